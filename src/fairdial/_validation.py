@@ -1,0 +1,252 @@
+"""The only place where user input is checked.
+
+Every message names the argument, what was got and what is allowed.
+"""
+
+from __future__ import annotations
+
+import numbers
+from collections.abc import Hashable, Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from fairdial.errors import InvalidInputError, SmallGroupError, UnknownGroupError
+
+Codes = NDArray[np.integer[Any]]
+
+
+def as_vector(values: Any, name: str) -> NDArray[Any]:
+    """One-dimensional array; a column of shape (n, 1) is flattened, 0 rows are refused."""
+    array = np.asarray(values)
+    if array.ndim == 2 and array.shape[1] == 1:
+        array = array[:, 0]
+    if array.ndim != 1:
+        raise InvalidInputError(
+            f"`{name}` must have one dimension, got an array of shape {array.shape}."
+        )
+    if array.size == 0:
+        raise InvalidInputError(f"`{name}` must hold at least one row, got 0 rows.")
+    return array
+
+
+def check_same_length(first: Any, second: Any, names: tuple[str, str]) -> None:
+    """Both arguments describe the same rows."""
+    if len(first) != len(second):
+        raise InvalidInputError(
+            f"`{names[0]}` and `{names[1]}` must describe the same rows, got {len(first)} "
+            f"and {len(second)}."
+        )
+
+
+def check_scores(
+    logits: Any, name: str = "logits", *, nan: bool = True
+) -> NDArray[np.floating[Any]]:
+    """Real scores without NaN; float32 stays what it is (float16 joins it), the rest is float64.
+
+    With ``nan=False`` the caller looks for NaN itself, in a pass that it makes anyway.
+    """
+    array = as_vector(logits, name)
+    if array.dtype == np.bool_ or not np.issubdtype(array.dtype, np.number):
+        try:
+            array = array.astype(np.float64)
+        except (TypeError, ValueError):
+            raise InvalidInputError(
+                f"`{name}` must hold real numbers, got values like {array[0]!r}."
+            ) from None
+    if np.iscomplexobj(array):
+        raise InvalidInputError(f"`{name}` must hold real numbers, got complex ones.")
+    if array.dtype == np.float16:
+        array = array.astype(np.float32)
+    elif array.dtype not in (np.float32, np.float64):
+        array = array.astype(np.float64)
+    if nan and np.isnan(array).any():
+        raise_nan(array, name)
+    return array
+
+
+def raise_nan(array: NDArray[np.floating[Any]], name: str) -> None:
+    """Say where the first NaN is."""
+    bad = np.flatnonzero(np.isnan(array))
+    raise InvalidInputError(
+        f"`{name}` must not hold NaN, got {bad.size} of {array.size} (the first in row {bad[0]})."
+    )
+
+
+def check_labels(y: Any, name: str = "y") -> NDArray[np.bool_]:
+    """Labels 0 and 1 (or False and True) as booleans."""
+    array = as_vector(y, name)
+    if array.dtype == np.bool_:
+        return array
+    if array.dtype == object or not np.issubdtype(array.dtype, np.number):
+        raise InvalidInputError(
+            f"`{name}` must hold the labels 0 and 1, got values like {array[0]!r}."
+        )
+    if array.dtype.itemsize == 1 and array.min() >= 0 and array.max() <= 1:
+        return array.view(np.bool_)
+    positive = array == 1
+    if not np.all(positive | (array == 0)):
+        other = array[~(positive | (array == 0))][0]
+        raise InvalidInputError(f"`{name}` must hold the labels 0 and 1, got {other!r}.")
+    return positive
+
+
+def check_tolerance(tolerance: Any, name: str = "tolerance") -> NDArray[np.float64]:
+    """A tolerance, or an array of them, each in [0, 1]."""
+    try:
+        array = np.asarray(tolerance, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise InvalidInputError(f"`{name}` must be a number in [0, 1], got {tolerance!r}.") from None
+    if array.ndim > 1:
+        raise InvalidInputError(
+            f"`{name}` must be a number or have one dimension, got shape {array.shape}."
+        )
+    inside = (array >= 0.0) & (array <= 1.0)
+    if not inside.all():
+        bad = array[~inside] if array.ndim else array
+        raise InvalidInputError(f"`{name}` must lie in [0, 1], got {bad.flat[0]}.")
+    return array
+
+
+def check_fraction(value: Any, name: str) -> float:
+    """A number strictly between 0 and 1."""
+    if isinstance(value, bool) or not isinstance(value, numbers.Real) or not 0 < value < 1:
+        raise InvalidInputError(f"`{name}` must lie strictly between 0 and 1, got {value!r}.")
+    return float(value)
+
+
+def check_count(value: Any, name: str, *, least: int = 1) -> int:
+    """A whole number that is large enough."""
+    if isinstance(value, bool) or not isinstance(value, numbers.Integral) or value < least:
+        raise InvalidInputError(f"`{name}` must be a whole number >= {least}, got {value!r}.")
+    return int(value)
+
+
+def check_choice(value: Any, name: str, allowed: Sequence[Any]) -> Any:
+    """One of a few allowed values."""
+    if not any(value is option or value == option for option in allowed):
+        words = ", ".join(map(repr, allowed))
+        raise InvalidInputError(f"`{name}` must be one of {words}; got {value!r}.")
+    return value
+
+
+def _one_column(values: Any, name: str) -> NDArray[Any]:
+    """Group membership as one array; several columns become their intersections."""
+    if isinstance(values, pd.DataFrame):
+        if values.shape[1] == 0:
+            raise InvalidInputError(f"`{name}` must have at least one column, got none.")
+        columns = [values.iloc[:, i] for i in range(values.shape[1])]
+        if len(columns) > 1:
+            return _intersections([column.to_numpy(dtype=object) for column in columns], name)
+        return as_vector(columns[0].to_numpy(), name)
+    if isinstance(values, pd.Series):
+        return as_vector(values.to_numpy(), name)
+    array = np.asarray(values)
+    if array.ndim == 2 and array.shape[1] > 1:
+        return _intersections([column.astype(object) for column in array.T], name)
+    return as_vector(array, name)
+
+
+def _intersections(columns: list[NDArray[Any]], name: str) -> NDArray[Any]:
+    if len(columns[0]) == 0:
+        raise InvalidInputError(f"`{name}` must hold at least one row, got 0 rows.")
+    for column in columns:
+        _refuse_missing(column, name)
+    frame = pd.DataFrame({i: column.astype(str) for i, column in enumerate(columns)})
+    joined = frame[0].astype(object)
+    for i in range(1, frame.shape[1]):
+        joined = joined + " & " + frame[i].astype(object)
+    return np.asarray(joined.to_numpy(dtype=object))
+
+
+def _refuse_missing(array: NDArray[Any], name: str) -> None:
+    missing = np.asarray(pd.isna(array))
+    if missing.any():
+        raise InvalidInputError(
+            f"`{name}` must name a group for every row, got {int(missing.sum())} missing values "
+            f"(the first in row {int(np.argmax(missing))})."
+        )
+
+
+def _codes_as_given(array: NDArray[Any], n_groups: int | None) -> bool:
+    """Whether the values are their own codes: integers or booleans 0..K-1, all in range."""
+    if array.dtype == np.bool_:
+        return n_groups is None or n_groups == 2
+    if not np.issubdtype(array.dtype, np.integer):
+        return False
+    low, high = int(array.min()), int(array.max())
+    return low >= 0 and high < (256 if n_groups is None else n_groups)
+
+
+def encode_groups(
+    values: Any, name: str = "groups"
+) -> tuple[NDArray[np.integer[Any]], tuple[Hashable, ...]]:
+    """Codes 0..K-1 and the names of the groups, sorted.
+
+    A DataFrame (or a 2-D array) with several columns stands for their intersections, named
+    like ``"Black & Female"``.
+    """
+    array = _one_column(values, name)
+    if array.dtype == np.bool_:
+        array = array.view(np.uint8)
+    if _codes_as_given(array, None):
+        n_groups = int(array.max()) + 1
+        if n_groups <= 2 and int(array.min()) == 0 or np.bincount(array).all():
+            return array, tuple(range(n_groups))
+    _refuse_missing(array, name)
+    codes, uniques = pd.factorize(array, sort=False)
+    found = list(uniques.tolist() if hasattr(uniques, "tolist") else uniques)
+    try:
+        order = sorted(range(len(found)), key=lambda i: found[i])
+    except TypeError:  # names of mixed types
+        order = sorted(range(len(found)), key=lambda i: str(found[i]))
+    rank = np.empty(len(order), dtype=np.intp)
+    rank[order] = np.arange(len(order))
+    return rank[codes], tuple(found[i] for i in order)
+
+
+def match_groups(
+    values: Any, names: tuple[Hashable, ...], name: str = "groups"
+) -> NDArray[np.integer[Any]]:
+    """Codes of rows whose groups must be among ``names``; a stranger is an error."""
+    array = _one_column(values, name)
+    if names == tuple(range(len(names))) and _codes_as_given(array, len(names)):
+        return array.view(np.uint8) if array.dtype == np.bool_ else array
+    _refuse_missing(array, name)
+    codes = pd.Index(list(names), dtype=object).get_indexer(pd.Index(array.astype(object)))
+    if (codes < 0).any():
+        strangers = pd.unique(array[codes < 0])
+        shown = ", ".join(repr(s) for s in strangers[:5].tolist())
+        raise UnknownGroupError(
+            f"`{name}` holds groups that were not among the calibration rows: {shown}; known are "
+            f"{', '.join(map(repr, names))}. Calibrate on rows that include them."
+        )
+    return codes
+
+
+def check_group_counts(
+    counted: NDArray[np.integer[Any]],
+    names: Sequence[Hashable],
+    *,
+    min_count: int,
+    criterion: str,
+    kind: str,
+    name: str = "groups",
+) -> None:
+    """Every group has rows that count for the criterion, and enough of them."""
+    empty = [names[i] for i in np.flatnonzero(counted == 0)]
+    if empty:
+        raise InvalidInputError(
+            f"`{name}`: {', '.join(map(repr, empty))} must have rows that count for "
+            f"{criterion}, got none {kind}."
+        )
+    small = np.flatnonzero(counted < min_count)
+    if small.size:
+        shown = ", ".join(f"{names[i]!r} ({counted[i]})" for i in small)
+        raise SmallGroupError(
+            f"`{name}`: every group must have at least min_count={min_count} rows that count "
+            f"for {criterion}, got fewer in {shown}. Merge small groups, leave them out by name, "
+            "or lower `min_count`: a single row of a tiny group can move everybody else."
+        )

@@ -1,0 +1,168 @@
+"""From the gap on calibration rows to the gap on new rows: finite-sample statements.
+
+Everything is conditional on the numbers of counted rows in the groups; within a group the counted
+rows are independent draws, and neither the scorer nor the path has seen them. The theorems and
+their proofs are in ``docs/confidence.md``.
+
+- *One tolerance, declared beforehand, two groups* (theorem 1 there): choose the state for a smaller
+  ``inner`` tolerance; the population gap then exceeds the declared one with probability at most
+  :func:`exceedance`. No union bound is needed, because the disparity is monotone along the path.
+- *The whole dial at once, any number of groups* (theorem 2): all rates of all states are within
+  :func:`uniform_margin` of the population's, so the tolerance may be chosen after looking.
+"""
+
+from __future__ import annotations
+
+import math
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import bdtr, xlog1py, xlogy
+from scipy.special import gammaln as log_gamma
+
+Floats = NDArray[np.float64]
+
+WINDOW = 7.0  # standard deviations of a binomial that are summed; what is left is below 1e-11
+COARSE, FINE = 17, 7  # grid of base rates, first over all of them, then twice around the worst
+NEGLIGIBLE = 1e-9  # tails that Hoeffding's inequality puts below this are not computed exactly
+ROUNDING = 1e-9  # of counts: ties at the inner tolerance are counted as exceeding, not as held
+
+
+def _binomial_pmf(k: Floats, n: int, p: Floats) -> Floats:
+    log_choose = log_gamma(n + 1) - log_gamma(k + 1) - log_gamma(n - k + 1)
+    return np.asarray(np.exp(log_choose + xlogy(k, p) + xlog1py(n - k, -p)))
+
+
+def _missed(n_high: int, n_low: int, gap: float, seen: float, base: Floats) -> Floats:
+    """P(the gap seen is <= ``seen``) when the rates are ``base + gap`` and ``base``; (s,)."""
+    base = np.asarray(base, np.float64)[:, None]
+    spread = int(WINDOW * math.sqrt(n_low) / 2) + 8
+    centre = np.floor(n_low * base)
+    k = centre + np.arange(-spread, spread + 1)  # (s, window)
+    inside = (k >= 0) & (k <= n_low)
+    k = np.clip(k, 0, n_low)
+    weight = np.where(inside, _binomial_pmf(k, n_low, base), 0.0)
+    most = np.floor(n_high * (seen + k / n_low) + ROUNDING)
+    tail = bdtr(np.clip(most, 0, n_high), n_high, np.minimum(base + gap, 1.0))
+    return np.asarray((weight * np.where(most < 0, 0.0, tail)).sum(axis=1))
+
+
+def _worst_base(n_high: int, n_low: int, gap: float, seen: float) -> tuple[float, float]:
+    """The base rate at which a too large gap is missed most often, and how often."""
+    low, high = 0.0, 1.0 - gap
+    hoeffding = math.exp(-2 * max(gap - seen, 0.0) ** 2 / (1 / n_high + 1 / n_low))
+    if hoeffding < NEGLIGIBLE:
+        return high / 2, hoeffding
+    best, worst = 0.0, -1.0
+    for points in (COARSE, FINE, FINE):
+        grid = np.linspace(low, high, points)
+        missed = _missed(n_high, n_low, gap, seen, grid)
+        i = int(np.argmax(missed))
+        if missed[i] > worst:
+            best, worst = float(grid[i]), float(missed[i])
+        step = (high - low) / (points - 1)
+        low, high = max(0.0, best - step), min(1.0 - gap, best + step)
+    return best, worst
+
+
+@lru_cache(maxsize=4096)
+def _crossed(n_high: int, n_low: int, tolerance: float) -> float:
+    """Bound on overshooting to a gap beyond the tolerance with the other sign."""
+    return _worst_base(n_high, n_low, tolerance, 0.0)[1]
+
+
+def exceedance(counts: tuple[int, int], tolerance: float, inner: float) -> float:
+    """Bound on P(population gap > tolerance) when the state was chosen for ``inner``.
+
+    Parameters
+    ----------
+    counts : (int, int)
+        Counted rows of the two groups.
+    tolerance : float
+        The declared tolerance.
+    inner : float
+        The tolerance that the state keeps on the calibration rows.
+
+    Examples
+    --------
+    >>> from fairdial.confidence import exceedance
+    >>> exceedance((5000, 5000), 0.05, 0.05) > 0.4
+    True
+    >>> exceedance((5000, 5000), 0.05, 0.03) < 0.03
+    True
+    """
+    if inner > tolerance:
+        return 1.0
+    first, second = counts  # theorem 1: the worse of the two orientations of the groups
+    return min(
+        1.0,
+        max(
+            _worst_base(first, second, tolerance, inner)[1] + _crossed(second, first, tolerance),
+            _worst_base(second, first, tolerance, inner)[1] + _crossed(first, second, tolerance),
+        ),
+    )
+
+
+@lru_cache(maxsize=4096)
+def inner_tolerance(counts: tuple[int, int], tolerance: float, alpha: float) -> float:
+    """The largest inner tolerance with :func:`exceedance` at most ``alpha``; negative: none.
+
+    Examples
+    --------
+    >>> from fairdial.confidence import inner_tolerance
+    >>> round(0.1 - inner_tolerance((5000, 5000), 0.1, 0.05), 3)
+    0.016
+    """
+    if exceedance(counts, tolerance, 0.0) > alpha:
+        return -1.0
+    low, high = 0.0, tolerance
+    first, second = counts
+    for _ in range(8):  # the worst base rate hardly moves: solve for it, then check the supremum
+        sides = []
+        for n_high, n_low in ((first, second), (second, first)):
+            base = np.array([_worst_base(n_high, n_low, tolerance, high)[0]])
+            sides.append((n_high, n_low, base, _crossed(n_low, n_high, tolerance)))
+        inside, outside = low, high
+        for _ in range(30):
+            middle = (inside + outside) / 2
+            bound = max(_missed(h, lo, tolerance, middle, base)[0] + c for h, lo, base, c in sides)
+            inside, outside = (middle, outside) if bound <= alpha else (inside, middle)
+        if exceedance(counts, tolerance, inside) <= alpha:
+            return inside
+        high = inside
+    return low
+
+
+def uniform_margin(counts: tuple[int, ...], alpha: float) -> float:
+    """How far the population gap can lie above the one on the rows, for all states at once.
+
+    Dvoretzky-Kiefer-Wolfowitz with Massart's constant for each group, ``alpha`` shared equally;
+    the gap is off by at most the two largest margins.
+
+    Examples
+    --------
+    >>> from fairdial.confidence import uniform_margin
+    >>> round(uniform_margin((5000, 5000), 0.05), 3)
+    0.042
+    """
+    if len(counts) < 2:
+        return 0.0
+    margins = sorted(math.sqrt(math.log(2 * len(counts) / alpha) / (2 * m)) for m in counts)
+    return margins[-1] + margins[-2]
+
+
+def smallest_tolerance(counts: tuple[int, int], alpha: float, inner: float) -> float:
+    """The smallest tolerance that a state with gap ``inner`` can certify; above 1: none."""
+    low, high = inner, 1.0
+    if exceedance(counts, high, inner) > alpha:
+        return math.inf
+    while high - low > 1e-4:
+        middle = (low + high) / 2
+        low, high = (low, middle) if exceedance(counts, middle, inner) <= alpha else (middle, high)
+    return high
+
+
+def rows_needed(rows: int, margin: float, wish: float) -> int:
+    """About how many rows bring a margin down to ``wish``: it falls with their square root."""
+    return math.ceil(rows * (margin / wish) ** 2)

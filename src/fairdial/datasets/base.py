@@ -1,0 +1,288 @@
+"""A table with labels and groups, and the two ways it is divided."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+from numpy.typing import ArrayLike, NDArray
+
+from fairdial._validation import (
+    as_vector,
+    check_count,
+    check_fraction,
+    check_labels,
+    check_same_length,
+    check_scores,
+    encode_groups,
+)
+from fairdial.errors import InvalidInputError
+
+Rows = NDArray[np.intp]
+
+PAPER_SHARES = (0.10, 0.10, 0.20)  # test; validation of the rest; calibration of the rest
+
+
+class PaperSplit(NamedTuple):
+    """The four disjoint parts of the paper's protocol."""
+
+    train: Dataset
+    validation: Dataset
+    calibration: Dataset
+    test: Dataset
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Dataset:
+    """Rows with a binary label and a group each.
+
+    Parameters
+    ----------
+    X : pandas.DataFrame of shape (n, d)
+        The features. Row labels are kept by :meth:`subset` and the splits, so that a row can
+        be followed back to its source.
+    y : array-like of shape (n,)
+        Labels 0 and 1.
+    groups : array-like of shape (n,), or DataFrame
+        The group of each row, turned into a string; several columns give their intersections,
+        such as ``"Black & Female"``.
+    name : str
+        A short name.
+    source, licence, preparation, label : str
+        Where the rows come from, under which terms, what was done to them, and what a label of
+        1 means; shown by :meth:`describe`.
+    logits : array-like of shape (n,), optional
+        The true log-odds of a label of 1, where the law of the rows is known.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from fairdial.datasets import Dataset
+    >>> X = pd.DataFrame({"x": range(8)})
+    >>> data = Dataset(X, [0, 1] * 4, ["a"] * 4 + ["b"] * 4, name="tiny")
+    >>> data
+    Dataset('tiny', 8 rows, 1 column, groups: a 4, b 4)
+    >>> train, test = data.split(test_size=0.5, random_state=0)
+    >>> len(train), len(test)
+    (4, 4)
+    """
+
+    X: pd.DataFrame
+    y: NDArray[np.int64]
+    groups: NDArray[np.str_]
+    name: str = "data"
+    source: str = ""
+    licence: str = ""
+    preparation: str = ""
+    label: str = ""
+    logits: NDArray[np.float64] | None = None
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.X, pd.DataFrame):
+            raise InvalidInputError(f"`X` must be a pandas DataFrame, got {type(self.X).__name__}.")
+        if len(self.X) == 0:
+            raise InvalidInputError("`X` must hold at least one row, got 0 rows.")
+        y = check_labels(self.y)
+        check_same_length(self.X, y, ("X", "y"))
+        groups = _names(self.groups)
+        check_same_length(self.X, groups, ("X", "groups"))
+        object.__setattr__(self, "y", y.astype(np.int64))
+        object.__setattr__(self, "groups", groups)
+        if self.logits is not None:
+            logits = check_scores(self.logits)
+            check_same_length(self.X, logits, ("X", "logits"))
+            object.__setattr__(self, "logits", logits.astype(np.float64))
+
+    def __len__(self) -> int:
+        return len(self.y)
+
+    def __repr__(self) -> str:
+        names, counts = np.unique(self.groups, return_counts=True)
+        groups = ", ".join(f"{name} {count}" for name, count in zip(names, counts, strict=True))
+        width = self.X.shape[1]
+        columns = f"{width} column" + "s" * (width != 1)
+        return f"Dataset({self.name!r}, {len(self)} rows, {columns}, groups: {groups})"
+
+    def describe(self) -> str:
+        """Plain text: the source, the terms, what was done, and the groups.
+
+        Examples
+        --------
+        >>> from fairdial.datasets import make_gaussian
+        >>> print(make_gaussian(1000, random_state=0).describe())
+        gaussian: 1000 rows, 1 column
+        Source: drawn from a Gaussian law whose best trade-off is known
+        <BLANKLINE>
+        group     rows  share  label 1
+        group 0    581  0.581    0.320
+        group 1    419  0.419    0.611
+        all       1000  1.000    0.442
+        """
+        width = self.X.shape[1]
+        lines = [f"{self.name}: {len(self)} rows, {width} column" + "s" * (width != 1)]
+        told = {
+            "Label 1": self.label,
+            "Source": self.source,
+            "Licence": self.licence,
+            "Prepared": self.preparation,
+        }
+        lines += [f"{head}: {text}" for head, text in told.items() if text]
+        names = np.unique(self.groups).tolist()
+        wide = max(len("group"), *map(len, names))
+        lines += ["", f"{'group':<{wide}} {'rows':>6}  share  label 1"]
+        masks = [(name, self.groups == name) for name in names]
+        for name, mask in [*masks, ("all", np.ones(len(self), dtype=bool))]:
+            lines.append(
+                f"{name:<{wide}} {mask.sum():>6}  {mask.mean():.3f}  {self.y[mask].mean():>7.3f}"
+            )
+        return "\n".join(lines)
+
+    def subset(self, index: ArrayLike) -> Dataset:
+        """The rows at these positions, or those where a mask is true.
+
+        Examples
+        --------
+        >>> from fairdial.datasets import load_compas
+        >>> data = load_compas()
+        >>> len(data.subset(data.groups == "Caucasian"))
+        2103
+        """
+        rows = self._positions(index)
+        return replace(
+            self,
+            X=self.X.iloc[rows],
+            y=self.y[rows],
+            groups=self.groups[rows],
+            logits=None if self.logits is None else self.logits[rows],
+        )
+
+    def split(self, test_size: float = 0.2, random_state: int = 0) -> tuple[Dataset, Dataset]:
+        """Divide the rows at random into two parts, group by group and label by label.
+
+        Parameters
+        ----------
+        test_size : float
+            The share of every group that goes to the test part, strictly between 0 and 1; the
+            number of rows is rounded up.
+        random_state : int
+            The seed.
+
+        Returns
+        -------
+        train, test : Dataset
+
+        Examples
+        --------
+        >>> from fairdial.datasets import load_adult
+        >>> train, test = load_adult().split(test_size=0.2, random_state=0)
+        >>> len(train), len(test)
+        (39073, 9769)
+        """
+        share = check_fraction(test_size, "test_size")
+        test, train = self._parts((share,), random_state)
+        return self.subset(train), self.subset(test)
+
+    def paper_split(self, seed: int) -> PaperSplit:
+        """Divide the rows as the paper's protocol does.
+
+        Inside every group, and by label: 10% of the rows for the test, 10% of the rest for
+        validation, 20% of what is left for calibration, each rounded up; the others train.
+
+        Parameters
+        ----------
+        seed : int
+            The seed; the study used 0, 5, 10, 15 and 20.
+
+        Returns
+        -------
+        PaperSplit
+            The parts ``train``, ``validation``, ``calibration`` and ``test``.
+
+        Examples
+        --------
+        >>> from fairdial.datasets import load_compas
+        >>> parts = load_compas().paper_split(0)
+        >>> [len(part) for part in parts]
+        [3997, 557, 1000, 618]
+        """
+        test, validation, calibration, train = self._parts(PAPER_SHARES, seed, name="seed")
+        return PaperSplit(*map(self.subset, (train, validation, calibration, test)))
+
+    def _positions(self, index: ArrayLike) -> Rows:
+        given = as_vector(index, "index")
+        if given.dtype == np.bool_:
+            check_same_length(given, self.y, ("index", "y"))
+            if not given.any():
+                raise InvalidInputError("`index` must choose at least one row, got 0 rows.")
+            return np.flatnonzero(given)
+        if not np.issubdtype(given.dtype, np.integer):
+            raise InvalidInputError(
+                f"`index` must hold row positions or a mask, got values like {given[0]!r}."
+            )
+        low, high = int(given.min()), int(given.max())
+        if low < 0 or high >= len(self):
+            raise InvalidInputError(
+                f"`index` must lie in [0, {len(self) - 1}], got {low if low < 0 else high}."
+            )
+        return given.astype(np.intp)
+
+    def _parts(
+        self, shares: Sequence[float], random_state: int, name: str = "random_state"
+    ) -> list[Rows]:
+        """Cut off one part after the other, each a share of the rest; the last is what is left."""
+        rng = np.random.default_rng(check_count(random_state, name, least=0))
+        parts: list[list[Rows]] = [[] for _ in range(len(shares) + 1)]
+        small = []
+        for group in np.unique(self.groups).tolist():
+            inside = self.groups == group
+            cells = [np.flatnonzero(inside & (self.y == label)) for label in (0, 1)]
+            sizes = _part_sizes([len(cell) for cell in cells], shares)  # (parts - 1, labels)
+            if sizes is None:
+                small.append(f"{group!r} ({len(cells[0])} and {len(cells[1])})")
+                continue
+            for cell, cuts in zip(cells, np.cumsum(sizes, axis=0).T, strict=True):
+                for part, rows in zip(parts, np.split(rng.permutation(cell), cuts), strict=True):
+                    part.append(rows)
+        if small:
+            raise InvalidInputError(
+                "`groups`: every label of a group must have rows in each part; too few rows with "
+                f"label 0 and 1 are in {', '.join(small)}. Merge small groups, or leave them out "
+                "with subset()."
+            )
+        return [np.sort(np.concatenate(part)) for part in parts]
+
+
+def _part_sizes(counts: list[int], shares: Sequence[float]) -> list[list[int]] | None:
+    """How many rows with label 0 and 1 each part takes from a group that has ``counts`` of them.
+
+    A part's total is a share of the rest, rounded up. The running number of ones follows the
+    group's proportion, so that every part does, and what is left too, to within one row; a label
+    that the group has is in every part. None if that cannot be.
+    """
+    total = sum(counts)
+    has = [min(count, 1) for count in counts]
+    zeros, ones = counts  # what is left
+    sizes = []
+    for share in shares:
+        size = math.ceil(round(share * (zeros + ones), 9))  # 0.07 * 100 is 7, not a little more
+        fewest = max(has[1], size - zeros + has[0])
+        most = min(ones - has[1], size - has[0])
+        if fewest > most:
+            return None
+        left = zeros + ones - size
+        wanted = ones - (2 * left * counts[1] + total) // (2 * total)  # the nearest whole number
+        taken = min(max(wanted, fewest), most)
+        sizes.append([size - taken, taken])
+        zeros, ones = left - (ones - taken), ones - taken
+    return sizes
+
+
+def _names(groups: Any) -> NDArray[np.str_]:
+    """The name of each row's group; several columns give their intersections."""
+    codes, names = encode_groups(groups)
+    table: NDArray[np.str_] = np.array([str(name) for name in names])
+    return np.take(table, codes)

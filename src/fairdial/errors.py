@@ -1,0 +1,72 @@
+"""Everything that fairdial raises or warns about.
+
+::
+
+    FairdialError                       (Exception)
+    ├── InvalidInputError               (ValueError)   an argument is not what it must be
+    │   ├── UnknownGroupError                          a group that calibration never saw
+    │   └── SmallGroupError                            a group with too few counted rows
+    ├── CannotCertifyError              (ValueError)   no such promise can be made from these rows
+    └── MissingExtraError               (ImportError)  an optional dependency is not installed
+
+    FairdialWarning                     (UserWarning)
+    ├── InfeasibleToleranceWarning                     no setting reaches the tolerance
+    └── BiasedScoresWarning                            the scores look far from calibrated
+"""
+
+from __future__ import annotations
+
+
+class FairdialError(Exception):
+    """Base class of every error that fairdial raises on purpose."""
+
+
+class InvalidInputError(FairdialError, ValueError):
+    """An argument is not what it must be; the message names it, what was got, what is allowed."""
+
+
+class UnknownGroupError(InvalidInputError):
+    """Rows of a group that the calibration rows never showed."""
+
+
+class SmallGroupError(InvalidInputError):
+    """A group with fewer counted rows than ``min_count``."""
+
+
+class CannotCertifyError(FairdialError, ValueError):
+    """The calibration rows don't support the promise that was asked for.
+
+    Attributes
+    ----------
+    smallest_tolerance : float or None
+        The smallest tolerance that these rows can certify at the same confidence.
+    rows_needed : int or None
+        About how many calibration rows, in the same proportions, the wish would need.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        smallest_tolerance: float | None = None,
+        rows_needed: int | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.smallest_tolerance = smallest_tolerance
+        self.rows_needed = rows_needed
+
+
+class MissingExtraError(FairdialError, ImportError):
+    """An optional dependency is not installed; the message names the install command."""
+
+
+class FairdialWarning(UserWarning):
+    """Base class of every warning that fairdial gives."""
+
+
+class InfeasibleToleranceWarning(FairdialWarning):
+    """No setting reaches the tolerance on the calibration rows; the smallest gap was taken."""
+
+
+class BiasedScoresWarning(FairdialWarning):
+    """Accuracy improves away from the unconstrained setting: the scores look miscalibrated."""

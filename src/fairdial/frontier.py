@@ -1,0 +1,659 @@
+"""The frontier: what each position of the dial does, and the dial itself.
+
+A :class:`Frontier` is a value: the states of the dial, measured on held-out rows, least constrained
+first. ``frontier.at(tolerance)`` is the dial. It flows through the whole system: estimators choose
+from it, files keep it, figures draw it.
+"""
+
+from __future__ import annotations
+
+import json
+import warnings
+from collections.abc import Hashable
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Literal, overload
+
+import numpy as np
+import pandas as pd
+from numpy.typing import ArrayLike, NDArray
+
+from fairdial import confidence as statements
+from fairdial._validation import (
+    check_count,
+    check_fraction,
+    check_group_counts,
+    check_labels,
+    check_same_length,
+    check_scores,
+    check_tolerance,
+    encode_groups,
+    match_groups,
+    raise_nan,
+)
+from fairdial.criteria import Criterion
+from fairdial.criteria import criterion as find_criterion
+from fairdial.errors import (
+    CannotCertifyError,
+    InfeasibleToleranceWarning,
+    InvalidInputError,
+    MissingExtraError,
+)
+from fairdial.ladders import Counts, Floats, Histogram, Indices, Ladder, sort_scores
+from fairdial.metrics import pareto
+from fairdial.paths import Path, States, Table, refine
+from fairdial.points import Point, Points
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+Certificate = Literal["declared", "simultaneous", "none"]
+
+SORT_LIMIT = 200_000  # rows up to which sorting them all costs less than two passes
+CHUNK = 1 << 15  # rows whose intermediate results stay in the cache
+STATES_AT_ONCE = 1 << 16
+BAND_ATOMS = 256  # a group, for the bootstrap
+FORMAT = 1
+
+
+@dataclass(frozen=True, eq=False)
+class Frontier:
+    """States of the dial on calibration rows, least constrained first.
+
+    Made by :func:`sweep`; not to be constructed by hand.
+
+    Attributes
+    ----------
+    states : States
+        The states; thresholds and counts of a state are rebuilt when they are asked for.
+    criterion : Criterion
+        What is being equalised.
+    groups : tuple
+        Names of the groups, in the order of their codes.
+    rows : (L, K) int64
+        Calibration rows by label (L is 1 without labels) and group.
+    certificate : {"declared", "simultaneous", "none"}
+        The strongest statement about new rows that these rows support.
+    """
+
+    states: States
+    criterion: Criterion
+    groups: tuple[Hashable, ...]
+    rows: Counts
+    certificate: Certificate = "declared"
+
+    # ---- columns -------------------------------------------------------------------------------
+
+    def __len__(self) -> int:
+        return len(self.states)
+
+    @property
+    def setting(self) -> Floats:
+        """(S,) the setting of each state: t for two groups, the price T for more."""
+        return self.states.setting
+
+    @property
+    def gap(self) -> Floats:
+        """(S,) highest minus lowest rate of each state."""
+        return self.states.gap
+
+    @cached_property
+    def accuracy(self) -> Floats | None:
+        """(S,) accuracy of each state; None without labels."""
+        if len(self.rows) == 1:
+            return None
+        states = np.arange(len(self))
+        blocks = [states[i : i + STATES_AT_ONCE] for i in range(0, len(self), STATES_AT_ONCE)]
+        return np.concatenate([self._accuracy(self.states.read(b)[1]) for b in blocks])
+
+    def _accuracy(self, selected: Counts) -> Floats:
+        right = (selected[:, 1] - selected[:, 0]).sum(axis=1) + self.rows[0].sum()
+        return np.asarray(right / self.rows.sum(), np.float64)  # eq:acc
+
+    @property
+    def counted(self) -> Counts:
+        """(K,) rows that count for the criterion."""
+        label = self.criterion.rates[0].counted
+        return self.rows.sum(axis=0) if label is None else self.rows[label]
+
+    # ---- the dial ------------------------------------------------------------------------------
+
+    @overload
+    def at(
+        self, tolerance: float, *, confidence: float | None = ..., simultaneous: bool = ...
+    ) -> Point: ...
+    @overload
+    def at(
+        self,
+        tolerance: NDArray[Any] | list[float] | tuple[float, ...],
+        *,
+        confidence: float | None = ...,
+        simultaneous: bool = ...,
+    ) -> Points: ...
+    def at(
+        self, tolerance: Any, *, confidence: float | None = None, simultaneous: bool = False
+    ) -> Point | Points:
+        """Where the dial stands for a tolerance: the least constrained state within it.
+
+        Parameters
+        ----------
+        tolerance : float or array of float
+            The largest gap that is wished for, in [0, 1]; an array gives :class:`Points`.
+        confidence : float, optional
+            Ask for a gap on *new* rows within the tolerance, with this confidence. Several
+            tolerances hold together.
+        simultaneous : bool
+            The statement holds for the whole dial at once, so that the tolerance may be chosen
+            after looking. More than two groups: always.
+
+        Raises
+        ------
+        CannotCertifyError
+            The rows don't support the statement; the error says which tolerance they would
+            support and about how many rows the wish needs.
+
+        Examples
+        --------
+        >>> from fairdial import sweep
+        >>> from fairdial.datasets import make_gaussian
+        >>> sample = make_gaussian(20_000, random_state=0)
+        >>> frontier = sweep(sample.logits, sample.groups, sample.y)
+        >>> frontier.at(0.1).gap <= 0.1
+        True
+        >>> frontier.at(0.1, confidence=0.95).gap < frontier.at(0.1).gap
+        True
+        """
+        wishes = check_tolerance(tolerance)
+        column = wishes.reshape(-1)
+        if confidence is None:
+            states, feasible = self.states.first_within(column)
+            if not feasible.all():
+                self._warn(column, states, feasible)
+            points = self._points(column, states, feasible)
+        else:
+            points = self._certified(column, check_fraction(confidence, "confidence"), simultaneous)
+        return points if wishes.ndim else points[0]
+
+    def _points(self, tolerance: Floats, states: Indices, feasible: NDArray[np.bool_]) -> Points:
+        thresholds, selected = self.states.read(states)
+        return Points(
+            tolerance=tolerance,
+            setting=self.setting[states],
+            accuracy=self._accuracy(selected) if len(self.rows) == 2 else None,
+            gap=self.gap[states],
+            feasible=feasible,
+            thresholds=thresholds,
+            selected=selected,
+            rows=self.rows,
+            groups=self.groups,
+            criterion=self.criterion,
+            states=states,
+        )
+
+    def _warn(self, tolerance: Floats, states: Indices, feasible: NDArray[np.bool_]) -> None:
+        worst = int(np.argmin(np.where(feasible, np.inf, tolerance)))
+        warnings.warn(
+            f"no state of the dial has a {self.criterion.name} gap within the tolerance "
+            f"{tolerance[worst]:g} on the calibration rows (tied scores and small groups move in "
+            f"steps); the smallest gap, {self.gap[states[worst]]:.4g}, is used and "
+            "feasible is False",
+            InfeasibleToleranceWarning,
+            stacklevel=3,
+        )
+
+    def margin(self, confidence: float = 0.95) -> float:
+        """How far the gap on new rows can lie above any state's, for the whole dial at once.
+
+        ``gap + margin(confidence)`` bounds the population gap of every state together.
+        """
+        alpha = 1.0 - check_fraction(confidence, "confidence")
+        if self.certificate == "none":
+            raise CannotCertifyError(
+                "`confidence` needs a scorer that has not seen the calibration rows; these scores "
+                "were cross-fitted or are the training rows' own. Calibrate on held-out rows."
+            )
+        return statements.uniform_margin(tuple(self.counted.tolist()), alpha)
+
+    def _certified(self, tolerance: Floats, confidence: float, simultaneous: bool) -> Points:
+        margin = self.margin(confidence)  # also refuses where nothing can be said
+        declared = self.certificate == "declared" and len(self.groups) == 2 and not simultaneous
+        alpha = (1.0 - confidence) / len(np.unique(tolerance))
+        counts = tuple(self.counted.tolist())
+        if declared:
+            inner = np.array(
+                [statements.inner_tolerance(counts, wish, alpha) for wish in tolerance.tolist()]
+            )
+            states, feasible = self.states.first_certifiable(inner)
+        else:
+            inner = tolerance - margin
+            states, feasible = self.states.first_within(inner)
+        if not feasible.all():
+            wish = float(tolerance[~feasible].min())
+            raise self._refusal(wish, confidence, alpha if declared else None, margin)
+        points = self._points(tolerance, states, feasible)
+        bound = tolerance if declared else points.gap + margin
+        return replace(points, confidence=confidence, certified_gap=bound)
+
+    def _refusal(
+        self, wish: float, confidence: float, alpha: float | None, margin: float
+    ) -> CannotCertifyError:
+        """What these rows can't promise, what they can, and how many the wish would need."""
+        rows = int(self.rows.sum())
+        if alpha is None:
+            smallest = float(self.gap.min()) + margin
+        else:
+            least = float(self.gap[self.states.certifiable].min())
+            counts = self.counted.tolist()
+            smallest = statements.smallest_tolerance((counts[0], counts[1]), alpha, least)
+            margin = smallest - least
+        needed = statements.rows_needed(rows, margin, wish) if wish > 0 else None
+        can = f"down to {smallest:.4f}" if smallest <= 1 else "none"
+        more = f"about {needed:,} rows like these" if needed else "no number of rows"
+        return CannotCertifyError(
+            f"`tolerance`={wish:g} can't be certified with confidence {confidence:g}: {rows:,} "
+            f"calibration rows can certify {can}; {more} would do for {wish:g}.",
+            smallest_tolerance=smallest if smallest <= 1 else None,
+            rows_needed=needed,
+        )
+
+    def least_disparity(self, *, accuracy: float) -> Point:
+        """The smallest gap among the states with at least this accuracy.
+
+        Examples
+        --------
+        >>> from fairdial import sweep
+        >>> from fairdial.datasets import make_gaussian
+        >>> sample = make_gaussian(20_000, random_state=0)
+        >>> frontier = sweep(sample.logits, sample.groups, sample.y)
+        >>> frontier.least_disparity(accuracy=0.76).accuracy >= 0.76
+        True
+        """
+        if self.accuracy is None:
+            raise InvalidInputError("`accuracy` needs labels; this frontier was found without.")
+        if not isinstance(accuracy, (int, float, np.number)) or not 0 <= accuracy <= 1:
+            raise InvalidInputError(f"`accuracy` must lie in [0, 1], got {accuracy!r}.")
+        able = self.accuracy >= accuracy
+        if not able.any():
+            raise InvalidInputError(
+                f"`accuracy` must be reachable: the most accurate state has "
+                f"{self.accuracy.max():.4f}, got {accuracy:g}."
+            )
+        state = np.array([np.argmin(np.where(able, self.gap, np.inf))])
+        return self._points(self.gap[state], state, np.array([True]))[0]  # type: ignore[no-any-return]
+
+    def decide(self, logits: ArrayLike, groups: Any, tolerance: Any) -> NDArray[np.bool_]:
+        """Decisions for scored rows at a tolerance, or at one tolerance for each row.
+
+        A decision is ``logit > threshold``, strictly: the same for the same row, whoever else is
+        among the rows.
+
+        Examples
+        --------
+        >>> from fairdial import sweep
+        >>> from fairdial.datasets import make_gaussian
+        >>> sample = make_gaussian(20_000, random_state=0)
+        >>> frontier = sweep(sample.logits, sample.groups, sample.y)
+        >>> bool(frontier.decide([5.0], ["group 0"], tolerance=0.05)[0])
+        True
+        """
+        scores = check_scores(logits, nan=False)
+        codes = match_groups(groups, self.groups)
+        check_same_length(scores, codes, ("logits", "groups"))
+        wishes = check_tolerance(tolerance)
+        if wishes.ndim == 0:
+            return decide(scores, codes, self.at(float(wishes)).thresholds)
+        check_same_length(scores, wishes, ("logits", "tolerance"))
+        distinct, place = np.unique(wishes, return_inverse=True)
+        thresholds = self.at(distinct).thresholds[place, codes]
+        if np.isnan(scores).any():
+            raise_nan(scores, "logits")
+        return np.asarray(scores > thresholds)
+
+    def flips(
+        self, logits: ArrayLike, groups: Any, tolerance_from: float, tolerance_to: float
+    ) -> NDArray[np.int8]:
+        """Which scored rows change decision when the dial moves: +1 gained, -1 lost, 0 same.
+
+        Examples
+        --------
+        >>> from fairdial import sweep
+        >>> from fairdial.datasets import make_gaussian
+        >>> sample = make_gaussian(20_000, random_state=0)
+        >>> frontier = sweep(sample.logits, sample.groups, sample.y)
+        >>> moved = frontier.flips(sample.logits, sample.groups, 0.3, 0.05)
+        >>> set(moved[sample.groups == "group 0"]) == {0, 1}
+        True
+        """
+        before = self.decide(logits, groups, float(check_tolerance(tolerance_from)))
+        after = self.decide(logits, groups, float(check_tolerance(tolerance_to)))
+        return after.astype(np.int8) - before.astype(np.int8)
+
+    # ---- other frontiers -----------------------------------------------------------------------
+
+    def _take(self, states: Indices) -> Frontier:
+        """The frontier of some states, written out."""
+        thresholds, selected = self.states.read(states)
+        certifiable = self.states.certifiable[states]
+        table = Table(self.setting[states], self.gap[states], certifiable, thresholds, selected)
+        return replace(self, states=table)
+
+    def thin(self, k: int) -> Frontier:
+        """At most ``k`` states, evenly spaced in gap; the first and the last stay.
+
+        At the gaps kept, ``at`` gives the same answers as before.
+        """
+        check_count(k, "k", least=2)
+        grid = np.linspace(self.gap[0], self.gap.min(), k)
+        return self._take(np.unique(self.states.first_within(np.append(grid, self.gap.min()))[0]))
+
+    def pareto(self) -> Frontier:
+        """Only the states that no other beats in accuracy and gap."""
+        if self.accuracy is None:
+            raise InvalidInputError("`pareto` needs labels; this frontier was found without.")
+        return self._take(np.flatnonzero(pareto(np.column_stack((self.accuracy, self.gap)))))
+
+    def band(
+        self,
+        tolerances: ArrayLike | None = None,
+        *,
+        confidence: float = 0.95,
+        n_boot: int = 1000,
+        random_state: int | None = None,
+    ) -> pd.DataFrame:
+        """Bootstrap band: how the frontier would vary with other calibration rows.
+
+        Rows are resampled within groups (by counts of 256 score classes a group, so the cost
+        doesn't grow with the rows), the path is found anew and each tolerance is set on it.
+
+        Returns
+        -------
+        DataFrame
+            One line a tolerance: ``tolerance``, ``accuracy`` here, ``lower`` and ``upper``.
+        """
+        if self.accuracy is None or not isinstance(self.states, Path):
+            raise InvalidInputError("`band` needs a frontier with labels that was not thinned.")
+        level = (1.0 - check_fraction(confidence, "confidence")) / 2
+        check_count(n_boot, "n_boot")
+        grid = np.linspace(0.0, self.gap[0], 50) if tolerances is None else tolerances
+        wishes = np.atleast_1d(check_tolerance(grid, "tolerances"))
+        path, rng = self.states, np.random.default_rng(random_state)
+        coarse = [ladder.coarsen(BAND_ATOMS) for ladder in path.ladders]
+        draws = np.empty((n_boot, len(wishes)))
+        for b in range(n_boot):
+            again = [_resample(ladder, rng) for ladder in coarse]
+            if again is None or not _all_counted(again, self.criterion):
+                draws[b] = np.nan
+                continue
+            replicate = Frontier(
+                Path(again, self.criterion, _shares(again, self.criterion), path.dtype),
+                self.criterion,
+                self.groups,
+                np.stack([ladder.counts.sum(axis=1) for ladder in again], axis=1),
+            )
+            chosen, _ = replicate.states.first_within(wishes)
+            draws[b] = replicate._accuracy(replicate.states.read(chosen)[1])
+        lower, upper = np.nanquantile(draws, [level, 1.0 - level], axis=0)
+        here = self._accuracy(path.read(path.first_within(wishes)[0])[1])
+        return pd.DataFrame(
+            {"tolerance": wishes, "accuracy": here, "lower": lower, "upper": upper}
+        )
+
+    # ---- out and in ----------------------------------------------------------------------------
+
+    def to_frame(self) -> pd.DataFrame:
+        """One line a state: setting, accuracy, gap, thresholds and rates by group."""
+        states = np.arange(len(self))
+        feasible = np.ones(len(self), np.bool_)
+        frame = self._points(self.gap, states, feasible).to_frame()
+        return frame.drop(columns=["tolerance", "feasible"])
+
+    def to_json(self) -> str:
+        """The frontier as JSON text; :meth:`from_json` gives it back, equal to the last bit."""
+        data: dict[str, Any] = {
+            "format": "fairdial.frontier",
+            "version": FORMAT,
+            "criterion": self.criterion.name,
+            "groups": [_plain(group) for group in self.groups],
+            "rows": self.rows.tolist(),
+            "certificate": self.certificate,
+        }
+        if isinstance(self.states, Path):
+            data["dtype"] = self.states.dtype.name
+            data["ladders"] = [
+                {
+                    "lower": _numbers(ladder.lower),
+                    "upper": _numbers(ladder.upper) if ladder.wide.any() else None,
+                    "counts": ladder.counts.tolist(),
+                }
+                for ladder in self.states.ladders
+            ]
+        else:
+            thresholds, selected = self.states.read(np.arange(len(self)))
+            data["states"] = {
+                "setting": _numbers(self.setting),
+                "gap": _numbers(self.gap),
+                "certifiable": self.states.certifiable.tolist(),
+                "thresholds": [_numbers(line) for line in thresholds],
+                "selected": selected.tolist(),
+            }
+        return json.dumps(data, allow_nan=False)
+
+    @classmethod
+    def from_json(cls, text: str) -> Frontier:
+        """The frontier that :meth:`to_json` wrote."""
+        try:
+            data = json.loads(text)
+            if data["format"] != "fairdial.frontier":
+                raise InvalidInputError(f"`text` must be a frontier, got {data['format']!r}.")
+            if data["version"] > FORMAT:
+                raise InvalidInputError(
+                    f"`text` has format version {data['version']}, this fairdial reads up to "
+                    f"{FORMAT}; install a newer one."
+                )
+            kind = find_criterion(data["criterion"])
+            states: States
+            if "ladders" in data:
+                ladders = [_read_ladder(item) for item in data["ladders"]]
+                dtype = np.dtype({"float32": "float32", "float64": "float64"}[data["dtype"]])
+                states = Path(ladders, kind, _shares(ladders, kind), dtype)
+            else:
+                columns = data["states"]
+                states = Table(
+                    setting=np.array(columns["setting"], np.float64),
+                    gap=np.array(columns["gap"], np.float64),
+                    certifiable=np.array(columns["certifiable"], np.bool_),
+                    thresholds=np.array(columns["thresholds"], np.float64),
+                    selected=np.array(columns["selected"], np.int64),
+                )
+            rows = np.array(data["rows"], np.int64)
+            if data["certificate"] not in ("declared", "simultaneous", "none"):
+                raise InvalidInputError(f"`text` has the certificate {data['certificate']!r}.")
+            return cls(states, kind, tuple(data["groups"]), rows, data["certificate"])
+        except (KeyError, IndexError, TypeError, ValueError) as error:
+            if isinstance(error, InvalidInputError):
+                raise
+            raise InvalidInputError(
+                f"`text` must be what Frontier.to_json wrote, got something else "
+                f"({type(error).__name__}: {error})."
+            ) from error
+
+    def plot(self, ax: Axes | None = None, *, label: str | None = None, band: bool = False) -> Axes:
+        """Accuracy against gap, with the bootstrap band if wished; needs the extra ``plot``."""
+        if self.accuracy is None:
+            raise InvalidInputError("`plot` needs labels; this frontier was found without.")
+        try:
+            import matplotlib.pyplot as plt
+        except ImportError:
+            raise MissingExtraError(
+                "Frontier.plot needs matplotlib: pip install 'fairdial[plot]'."
+            ) from None
+        if ax is None:
+            ax = plt.subplots(figsize=(6, 4), layout="constrained")[1]
+        grid = np.linspace(self.gap.min(), self.gap[0], 400)
+        states, _ = self.states.first_within(grid)
+        accuracy = self._accuracy(self.states.read(states)[1])
+        (line,) = ax.plot(self.gap[states], accuracy, label=label, drawstyle="steps-post")
+        if band:
+            frame = self.band(grid[::8], random_state=0)
+            ax.fill_between(
+                frame["tolerance"], frame["lower"], frame["upper"], color=line.get_color(), alpha=0.2
+            )
+        ax.set_xlabel(f"{self.criterion.name.replace('_', ' ')} gap")
+        ax.set_ylabel("accuracy")
+        if label is not None:
+            ax.legend()
+        return ax
+
+    def __repr__(self) -> str:
+        accuracy = "" if self.accuracy is None else f", accuracy {self.accuracy[0]:.4f}"
+        return (
+            f"Frontier({self.criterion.name}, groups={list(self.groups)}, "
+            f"{int(self.rows.sum()):,} rows, {len(self):,} states, gap {self.gap[0]:.4f}{accuracy} "
+            f"down to gap {self.gap.min():.4f})"
+        )
+
+
+def _plain(name: Hashable) -> Any:
+    return name.item() if isinstance(name, np.generic) else name
+
+
+def _numbers(values: Floats) -> list[Any]:
+    """Finite numbers as they are, infinite ones as words that float() reads."""
+    return [value if np.isfinite(value) else str(value) for value in values.tolist()]
+
+
+def _read_ladder(item: dict[str, Any]) -> Ladder:
+    lower = np.array(item["lower"], np.float64)
+    upper = lower if item["upper"] is None else np.array(item["upper"], np.float64)
+    counts = np.array(item["counts"], np.int64)
+    if lower.ndim != 1 or lower.shape != upper.shape or counts.shape[1:] != lower.shape:
+        raise ValueError("ladder columns of different lengths")
+    if np.any(np.diff(lower) >= 0) or np.any(counts < 0) or np.any(lower > upper):
+        raise ValueError("ladder out of order")
+    return Ladder(lower, upper, counts)
+
+
+def _counted(ladders: list[Ladder], criterion: Criterion) -> NDArray[np.int64]:
+    label = criterion.rates[0].counted
+    sums = np.stack([ladder.counts.sum(axis=1) for ladder in ladders], axis=1)  # (L, K)
+    return np.asarray(sums.sum(axis=0) if label is None else sums[label])
+
+
+def _all_counted(ladders: list[Ladder], criterion: Criterion) -> bool:
+    return bool(np.all(_counted(ladders, criterion) > 0))
+
+
+def _shares(ladders: list[Ladder], criterion: Criterion) -> Floats:
+    """(K,) P(group, counted): alg:post-process, line 1."""
+    total = sum(int(ladder.counts.sum()) for ladder in ladders)
+    return _counted(ladders, criterion) / total
+
+
+def _resample(ladder: Ladder, rng: np.random.Generator) -> Ladder:
+    """As many rows again, drawn with replacement."""
+    rows = ladder.counts.ravel()
+    total = int(rows.sum())
+    drawn = rng.multinomial(total, rows / total).reshape(ladder.counts.shape)
+    keep = drawn.any(axis=0)
+    return Ladder(ladder.lower[keep], ladder.upper[keep], drawn[:, keep])
+
+
+def decide(
+    logits: NDArray[np.floating[Any]], codes: NDArray[np.integer[Any]], thresholds: Floats
+) -> NDArray[np.bool_]:
+    """``logits > thresholds[codes]`` in pieces that stay in the cache; NaN is refused."""
+    decisions = np.empty(len(logits), np.bool_)
+    limits = thresholds.astype(logits.dtype)  # exact: they were placed in this dtype
+    for start in range(0, len(logits), CHUNK):
+        rows = slice(start, start + CHUNK)
+        scores, group, out = logits[rows], codes[rows], decisions[rows]
+        if len(limits) == 2:
+            np.greater(scores, limits[0], out=out)
+            other = np.greater(scores, limits[1])
+            other ^= out
+            other &= group.astype(np.bool_)
+            out ^= other
+        else:
+            np.greater(scores, limits[group], out=out)
+        if np.isnan(scores.min()):
+            raise_nan(logits, "logits")
+    return decisions
+
+
+def sweep(
+    logits: ArrayLike,
+    groups: Any,
+    y: ArrayLike | None = None,
+    *,
+    criterion: str | Criterion = "demographic_parity",
+    tolerances: ArrayLike | None = None,
+    min_count: int = 30,
+) -> Frontier:
+    """The exact frontier of scored rows: every state of the dial, from one sort.
+
+    Parameters
+    ----------
+    logits : (n,) array-like
+        Scores, log-odds of the positive label. Use held-out rows: not those of training.
+    groups : (n,) array-like, Series or DataFrame
+        Group of each row, any names; several columns stand for their intersections.
+    y : (n,) array-like of 0 and 1, optional
+        Labels. Demographic parity works without; then accuracy is absent.
+    criterion : str or Criterion
+        What is to be equalised.
+    tolerances : array-like, optional
+        The tolerances that will be asked for. More than 200,000 rows are then not sorted: a
+        histogram finds the few rows on which these answers depend, and they are exact. At other
+        tolerances thresholds stand at bin edges: within the tolerance, with exact figures, but up
+        to a bin (2^-9) from the least constrained; and ``confidence=`` is always simultaneous.
+    min_count : int
+        Least number of counted rows in each group.
+
+    Returns
+    -------
+    Frontier
+
+    Examples
+    --------
+    >>> from fairdial import sweep
+    >>> logits = [-2, -1, -0.5, 0.4, -0.3, 0.2, 0.7, 1.5, 2]
+    >>> frontier = sweep(logits, [0] * 4 + [1] * 5, min_count=1)
+    >>> point = frontier.at(0.2)
+    >>> round(point.gap, 6), round(point.disparity, 6)
+    (0.1, 0.1)
+    """
+    kind = find_criterion(criterion)
+    check_count(min_count, "min_count")
+    scores = check_scores(logits, nan=False)  # looked for below, on the way
+    codes, names = encode_groups(groups)
+    check_same_length(scores, codes, ("logits", "groups"))
+    positive = None
+    if y is not None:
+        positive = check_labels(y)
+        check_same_length(scores, positive, ("logits", "y"))
+    elif kind.needs_labels:
+        raise InvalidInputError(f"`y` must be given: {kind.name} counts rows by their label.")
+    wishes = None
+    if tolerances is not None and len(scores) > SORT_LIMIT:
+        wishes = np.atleast_1d(check_tolerance(tolerances, "tolerances"))
+    histogram = None
+    if wishes is None:
+        ladders = sort_scores(scores, codes, positive, len(names))
+    else:
+        histogram = Histogram(scores, codes, positive, len(names))
+        ladders = histogram.ladders
+    rows = np.stack([ladder.counts.sum(axis=1) for ladder in ladders], axis=1)
+    counted = _counted(ladders, kind)
+    label = kind.rates[0].counted
+    check_group_counts(
+        counted,
+        names,
+        min_count=min_count,
+        criterion=kind.name,
+        kind="at all" if label is None else f"with label {label}",
+    )
+    shares = _shares(ladders, kind)
+    if histogram is None or wishes is None:
+        return Frontier(Path(ladders, kind, shares, scores.dtype), kind, names, rows)
+    path = refine(histogram, kind, shares, scores.dtype, wishes)
+    return Frontier(path, kind, names, rows, "simultaneous")

@@ -1,0 +1,222 @@
+"""Scores as ladders: each group's scores from the highest down, in atoms with label counts.
+
+A threshold stands between two atoms; what it selects depends on its *rank* alone, the number of
+atoms above it. Ties are one atom. Two ways lead here:
+
+- :func:`sort_scores`: every distinct score is an atom;
+- :class:`Histogram`: an atom is a bin, closed above, with edges at multiples of a power of two
+  (0 is one of them), so that counts at the edges are exact; :meth:`Histogram.split` opens the bins
+  that matter into their distinct scores.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fairdial._validation import raise_nan
+
+Floats = NDArray[np.float64]
+Counts = NDArray[np.int64]
+Indices = NDArray[np.intp]
+Scores = NDArray[np.floating[Any]]
+
+BITS = 14  # bins a group and label: 2^14, 2^-9 wide, over (-16, 16]
+SCALE = 2.0 ** (BITS - 5)
+CHUNK = 1 << 16
+
+
+@dataclass(frozen=True, eq=False)
+class Ladder:
+    """One group's scores in descending atoms.
+
+    Attributes
+    ----------
+    lower, upper : (m,) float64
+        Smallest and largest score of each atom; one array where every atom is one score.
+    counts : (L, m) int64
+        Rows of each atom by label; L is 1 where labels are unknown.
+    """
+
+    lower: Floats
+    upper: Floats
+    counts: Counts
+
+    def __len__(self) -> int:
+        return len(self.lower)
+
+    @cached_property
+    def wide(self) -> NDArray[np.bool_]:
+        """(m,) which atoms are more than one score."""
+        return self.lower < self.upper
+
+    @cached_property
+    def selected(self) -> Counts:
+        """(L, m + 1): rows selected at each rank, by label."""
+        sums = np.zeros((len(self.counts), len(self) + 1), np.int64)
+        np.cumsum(self.counts, axis=1, out=sums[:, 1:])
+        return sums
+
+    @cached_property
+    def above(self) -> Floats:
+        """(m + 1,) the smallest selected score at each rank."""
+        return np.concatenate(([np.inf], self.lower))
+
+    @cached_property
+    def below(self) -> Floats:
+        """(m + 1,) the largest score that is not selected at each rank."""
+        return np.concatenate((self.upper, [-np.inf]))
+
+    @cached_property
+    def descending(self) -> Floats:
+        """(m,) negated lower ends: ascending, for searches."""
+        return -self.lower
+
+    def rank(self, thresholds: Any) -> Indices:
+        """How many atoms lie above each threshold."""
+        return np.searchsorted(self.descending, np.negative(thresholds), side="left")
+
+    def coarsen(self, atoms: int) -> Ladder:
+        """About ``atoms`` wide atoms with equal numbers of rows; 0 stays an edge."""
+        if len(self) <= atoms:
+            return self
+        rows = self.counts.sum(axis=0)
+        target = np.linspace(0, rows.sum(), atoms + 1)[1:-1]
+        cuts = np.searchsorted(np.cumsum(rows), target)
+        borders = self.rank([np.finfo(np.float64).max, 0.0, -np.inf])  # infinite scores stay apart
+        cuts = np.unique(np.concatenate(([0], cuts + 1, borders)))
+        cuts = cuts[cuts < len(self)]
+        ends = np.append(cuts[1:], len(self)) - 1
+        return Ladder(self.lower[ends], self.upper[cuts], np.add.reduceat(self.counts, cuts, axis=1))
+
+
+def _ladder(scores: Sequence[Scores]) -> Ladder:
+    """Ladder of one group from its scores by label."""
+    runs = [np.sort(run.astype(np.float64)) for run in scores]
+    merged = np.concatenate(runs)
+    labels = None
+    if len(runs) > 1:
+        order = np.argsort(merged, kind="stable")  # merges the sorted runs
+        merged, labels = merged[order], order >= len(runs[0])
+    merged += 0.0  # -0.0 and 0.0 are one score
+    last = np.append(np.flatnonzero(merged[1:] != merged[:-1]), len(merged) - 1)  # of each atom
+    sums = [last + 1]
+    if labels is not None:
+        positive = np.cumsum(labels)[last]
+        sums = [last + 1 - positive, positive]
+    counts = np.diff(np.array(sums, np.int64), axis=1, prepend=0)
+    values = merged[last][::-1].copy()
+    return Ladder(values, values, np.ascontiguousarray(counts[:, ::-1]))
+
+
+def _split_runs(
+    logits: Scores, codes: NDArray[Any], positive: NDArray[np.bool_] | None, n_groups: int
+) -> list[list[Scores]]:
+    """Scores by group and label."""
+    cells = codes if positive is None else codes * np.uint16(2) + positive
+    n_labels = 1 if positive is None else 2
+    n_cells = n_groups * n_labels
+    if n_cells <= 4:
+        runs = [logits[cells == cell] for cell in range(n_cells)]
+    else:
+        order = np.argsort(cells.astype(np.uint16), kind="stable")  # radix sort
+        sizes = np.bincount(cells, minlength=n_cells)
+        runs = np.split(logits[order], np.cumsum(sizes)[:-1])
+    return [runs[i : i + n_labels] for i in range(0, n_cells, n_labels)]
+
+
+def sort_scores(
+    logits: Scores, codes: NDArray[Any], positive: NDArray[np.bool_] | None, n_groups: int
+) -> list[Ladder]:
+    """Exact ladders, one a group; NaN is refused."""
+    if np.isnan(logits.max()):
+        raise_nan(logits, "logits")
+    return [_ladder(runs) for runs in _split_runs(logits, codes, positive, n_groups)]
+
+
+class Histogram:
+    """Counts by group, label and bin, with the rows at hand to open bins exactly.
+
+    One pass counts; each :meth:`split` is another pass that collects the rows of the bins asked
+    for, so that the cost of an exact answer doesn't include sorting all rows.
+    """
+
+    def __init__(
+        self,
+        logits: Scores,
+        codes: NDArray[Any],
+        positive: NDArray[np.bool_] | None,
+        n_groups: int,
+    ) -> None:
+        self._logits, self._positive = logits, positive
+        n_labels = 1 if positive is None else 2
+        cells = n_groups * n_labels
+        self._keys = np.empty(len(logits), np.int32)  # cell * 2^BITS + bin, bins descending
+        counts = np.zeros(cells << BITS, np.int64)
+        half = 1 << (BITS - 1)
+        scratch = np.empty(min(CHUNK, len(logits)), logits.dtype)
+        for start in range(0, len(logits), CHUNK):
+            rows = slice(start, start + CHUNK)
+            bins = scratch[: len(logits[rows])]
+            np.multiply(logits[rows], -SCALE, out=bins)  # exact: a power of two
+            np.floor(bins, out=bins)
+            np.maximum(bins, -half, out=bins)
+            np.minimum(bins, half - 1, out=bins)
+            if np.isnan(bins.min()):
+                raise_nan(logits, "logits")
+            keys = self._keys[rows]
+            keys[:] = bins
+            keys += half
+            keys += np.multiply(codes[rows], n_labels << BITS, dtype=np.int32, casting="unsafe")
+            if positive is not None:
+                keys += np.multiply(positive[rows], 1 << BITS, dtype=np.int32)
+            counts += np.bincount(keys, minlength=cells << BITS)
+        self.counts = counts.reshape(n_groups, n_labels, 1 << BITS)
+        self.ladders = [self._bins(counts) for counts in self.counts]
+
+    def _bins(self, counts: Counts) -> Ladder:
+        """Bins of one group that hold rows, as atoms (edge, next edge]."""
+        bins = np.flatnonzero(counts.any(axis=0))
+        upper = (bins - (1 << (BITS - 1))) / -SCALE
+        lower = np.nextafter((upper - 1 / SCALE).astype(self._logits.dtype), np.inf)
+        lower = lower.astype(np.float64)
+        upper[bins == 0], lower[bins == (1 << BITS) - 1] = np.inf, -np.inf
+        return Ladder(lower, upper, counts[:, bins])
+
+    def split(self, wanted: Sequence[Indices]) -> None:
+        """Open the wide atoms at these positions of each ladder into their distinct scores."""
+        n_labels = self.counts.shape[1]
+        flags = np.zeros(self.counts.size, np.bool_)
+        cells = flags.reshape(self.counts.shape)
+        for group, (ladder, atoms) in enumerate(zip(self.ladders, wanted, strict=True)):
+            cells[group][:, _bin_of(ladder.upper[atoms])] = True
+        rows = np.flatnonzero(np.take(flags, self._keys))
+        logits = self._logits[rows].astype(np.float64)
+        cell = self._keys[rows] >> BITS
+        for group, atoms in enumerate(wanted):
+            if len(atoms) == 0:
+                continue
+            runs = [logits[cell == group * n_labels + label] for label in range(n_labels)]
+            self.ladders[group] = _replace(self.ladders[group], atoms, _ladder(runs))
+
+
+def _bin_of(upper: Floats) -> Indices:
+    """Bin whose upper edge this is."""
+    half = 1 << (BITS - 1)
+    return np.clip(np.floor(upper * -SCALE), -half, half - 1).astype(np.intp) + half
+
+
+def _replace(ladder: Ladder, atoms: Indices, fine: Ladder) -> Ladder:
+    """The ladder with some atoms replaced by finer ones that hold the same rows."""
+    keep = np.ones(len(ladder), np.bool_)
+    keep[atoms] = False
+    lower = np.concatenate((ladder.lower[keep], fine.lower))
+    upper = np.concatenate((ladder.upper[keep], fine.upper))
+    counts = np.concatenate((ladder.counts[:, keep], fine.counts), axis=1)
+    order = np.argsort(-upper, kind="stable")
+    return Ladder(lower[order], upper[order], counts[:, order])

@@ -1,0 +1,1 @@
+"""One method a file: scorers and frontiers behind scikit-learn's interface."""

@@ -1,0 +1,339 @@
+"""What every estimator of the library shares: scorer + frontier behind scikit-learn's interface.
+
+Three verbs on three disjoint sets of rows: ``fit`` (train), ``calibrate`` (find the frontier on
+held-out rows), ``predict(..., tolerance=)`` (turn the dial). A method says how the scorer is
+trained; everything else is here.
+"""
+
+from __future__ import annotations
+
+import warnings
+from abc import ABC, abstractmethod
+from collections.abc import Hashable
+from typing import Any, Self
+
+import numpy as np
+import pandas as pd
+from numpy.typing import ArrayLike, NDArray
+from scipy.sparse import issparse
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.metrics import accuracy_score
+from sklearn.utils.multiclass import check_classification_targets, type_of_target
+from sklearn.utils.validation import _num_samples, check_is_fitted, column_or_1d, validate_data
+
+from fairdial._validation import (
+    check_choice,
+    check_same_length,
+    check_tolerance,
+    encode_groups,
+    match_groups,
+)
+from fairdial.errors import BiasedScoresWarning, InvalidInputError
+from fairdial.frontier import Certificate, Frontier, sweep
+from fairdial.scorers import PlattMap, Scorer
+
+Codes = NDArray[np.integer[Any]]
+NOTICEABLE = 3.0  # standard deviations of chance before biased scores are reported
+
+
+class DialClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
+    """A classifier whose decisions can be moved to any tolerance after training."""
+
+    # scikit-learn's metadata routing: these are passed on without set_*_request
+    __metadata_request__fit = {"sensitive_features": True}  # noqa: RUF012
+    __metadata_request__predict = {"sensitive_features": True, "tolerance": True}  # noqa: RUF012
+    __metadata_request__decision_function = {  # noqa: RUF012
+        "sensitive_features": True,
+        "tolerance": True,
+    }
+    __metadata_request__score = {"sensitive_features": True, "tolerance": True}  # noqa: RUF012
+
+    criterion: Any
+    tolerance: Any
+    recalibrate: Any
+    min_count: Any
+    sensitive_column: Any
+
+    classes_: NDArray[Any]
+    frontier_: Frontier
+    scorer_: Scorer
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.classifier_tags.multi_class = False
+        return tags
+
+    # ---- rows ----------------------------------------------------------------------------------
+
+    def _take_groups(self, X: Any, sensitive_features: Any) -> tuple[Any, Any]:
+        """Features without the sensitive column, and what tells the groups (or None)."""
+        if self.sensitive_column is None:
+            return X, sensitive_features
+        if sensitive_features is not None:
+            raise InvalidInputError(
+                "`sensitive_features` must be left out where `sensitive_column` is set, got both."
+            )
+        return split_column(X, self.sensitive_column)
+
+    def _labels(self, y: Any) -> NDArray[np.bool_]:
+        """Which rows have the positive label, for labels that are known already."""
+        values = np.asarray(column_or_1d(y))
+        positive = values == self.classes_[1]
+        if not np.all(positive | (values == self.classes_[0])):
+            other = values[~(positive | (values == self.classes_[0]))][0]
+            raise InvalidInputError(
+                f"`y` must hold the classes {self.classes_[0]!r} and {self.classes_[1]!r}, "
+                f"got {other!r}."
+            )
+        return np.asarray(positive)
+
+    def _learn_classes(self, y: Any) -> NDArray[Any]:
+        """Set ``classes_`` from the labels, of any type, and give the labels back as an array."""
+        values = column_or_1d(y, warn=True)
+        check_classification_targets(values)
+        kind = type_of_target(values, input_name="y")
+        classes = np.unique(values)
+        if kind not in ("binary", "unknown") or len(classes) > 2:
+            raise InvalidInputError(
+                f"`y` must hold two classes, got {len(classes)}. Only binary classification is "
+                f"supported. The type of the target is {kind}."
+            )
+        if len(classes) < 2:
+            raise InvalidInputError(
+                f"`y` must hold two classes, got one class only: {classes[0]!r}."
+            )
+        self.classes_ = classes
+        return np.asarray(values)
+
+    def _check_features(self, X: Any, *, reset: bool) -> Any:
+        """scikit-learn's bookkeeping of feature names and numbers; values are the estimator's."""
+        if issparse(X):
+            X = X.tocsr()  # a format whose rows can be taken
+        elif not hasattr(X, "__getitem__"):
+            X = np.asarray(X)
+        if _num_samples(X) == 0:
+            raise InvalidInputError("`X` must hold at least one row, got 0 sample(s).")
+        if not reset and hasattr(self, "n_features_in_") and np.ndim(X) == 1:
+            raise InvalidInputError(
+                f"`X` must have two dimensions, got shape {np.shape(X)}. Reshape your data with "
+                "array.reshape(1, -1) if it is a single row."
+            )
+        validate_data(self, X, skip_check_array=True, reset=reset)
+        return X
+
+    def _codes(self, sensitive_features: Any, n_rows: int) -> Codes:
+        """Group codes of rows to be scored."""
+        names = self.frontier_.groups
+        if sensitive_features is None:
+            if len(names) == 1:
+                return np.zeros(n_rows, np.intp)
+            raise InvalidInputError(
+                "`sensitive_features` must be given: the thresholds differ between the groups "
+                f"{', '.join(map(repr, names))}."
+            )
+        codes = match_groups(sensitive_features, names, "sensitive_features")
+        check_same_length(range(n_rows), codes, ("X", "sensitive_features"))
+        return codes
+
+    # ---- calibrate -----------------------------------------------------------------------------
+
+    def calibrate(self, X: Any, y: ArrayLike | None = None, *, sensitive_features: Any = None) -> Self:
+        """Find the frontier anew on held-out rows; the scorer stays as it is.
+
+        Parameters
+        ----------
+        X : array-like or DataFrame
+            Rows that the scorer was not trained on.
+        y : array-like, optional
+            Labels. Demographic parity works without; then the frontier has no accuracy.
+        sensitive_features : array-like, Series or DataFrame
+            Group of each row.
+        """
+        self._check_scorer()
+        X, sensitive = self._take_groups(X, sensitive_features)
+        X = self._check_features(X, reset=False)
+        if sensitive is None and len(self._dialled_groups()) > 1:
+            raise InvalidInputError("`sensitive_features` must be given, as it was before.")
+        positive = None if y is None else self._labels(y)
+        return self._calibrate(X, positive, sensitive, "declared")
+
+    def _check_scorer(self) -> None:
+        check_is_fitted(self, "scorer_")
+
+    def _calibrate(
+        self, X: Any, positive: NDArray[np.bool_] | None, sensitive: Any, certificate: Certificate
+    ) -> Self:
+        codes, names = encode_rows(sensitive, _num_samples(X), self._group_names())
+        return self._set_frontier(
+            self.scorer_.logits(X, codes), codes, names, positive, certificate
+        )
+
+    def _dialled_groups(self) -> tuple[Hashable, ...]:
+        """Groups of the frontier, if there is one already."""
+        return self.frontier_.groups if hasattr(self, "frontier_") else ()
+
+    def _group_names(self) -> tuple[Hashable, ...] | None:
+        """Names of groups that training fixed, if it did."""
+        return getattr(self, "trained_groups_", None)
+
+    def _set_frontier(
+        self,
+        logits: NDArray[np.floating[Any]],
+        codes: Codes,
+        names: tuple[Hashable, ...],
+        positive: NDArray[np.bool_] | None,
+        certificate: Certificate,
+    ) -> Self:
+        check_choice(self.recalibrate, "recalibrate", (None, "group"))
+        platt = None
+        if self.recalibrate == "group":
+            platt = getattr(self, "platt_", None)
+            if positive is not None:
+                platt = PlattMap.fit(logits, codes, positive, len(names))
+                certificate = "simultaneous" if certificate == "declared" else certificate
+            elif platt is None:
+                raise InvalidInputError("`y` must be given: recalibrate='group' needs labels once.")
+            logits = platt(logits, codes)
+        frontier = sweep(
+            logits,
+            codes,
+            positive,
+            criterion=self.criterion,
+            min_count=self.min_count if len(names) > 1 else 1,
+        )
+        self.platt_ = platt
+        self.frontier_ = Frontier(
+            frontier.states, frontier.criterion, names, frontier.rows, certificate
+        )
+        if platt is None:
+            _warn_if_biased(self.frontier_)
+        return self
+
+    # ---- predict -------------------------------------------------------------------------------
+
+    def _score_rows(self, X: Any, sensitive_features: Any) -> tuple[Any, Codes]:
+        check_is_fitted(self, "frontier_")
+        X, sensitive = self._take_groups(X, sensitive_features)
+        X = self._check_features(X, reset=False)
+        codes = self._codes(sensitive, _num_samples(X))
+        logits = self.scorer_.logits(X, codes)
+        return (logits if self.platt_ is None else self.platt_(logits, codes)), codes
+
+    def _row_thresholds(self, tolerance: Any, codes: Codes) -> NDArray[np.float64]:
+        """(n,) the threshold that each row must be above."""
+        wishes = check_tolerance(self.tolerance if tolerance is None else tolerance)
+        if wishes.ndim == 0:
+            return self.frontier_.at(float(wishes)).thresholds[codes]
+        check_same_length(codes, wishes, ("X", "tolerance"))
+        distinct, place = np.unique(wishes, return_inverse=True)
+        return self.frontier_.at(distinct).thresholds[place, codes]
+
+    def predict(
+        self, X: Any, *, sensitive_features: Any = None, tolerance: Any = None
+    ) -> NDArray[Any]:
+        """Decisions at a tolerance, as labels.
+
+        Parameters
+        ----------
+        X : array-like or DataFrame
+            Rows.
+        sensitive_features : array-like, Series or DataFrame
+            Group of each row: the thresholds differ between groups.
+        tolerance : float or array of float, optional
+            The dial: the largest gap that is wished for; one number, or one for each row. The
+            constructor's by default.
+        """
+        margin = self.decision_function(X, sensitive_features=sensitive_features, tolerance=tolerance)
+        return np.asarray(self.classes_[(margin > 0).astype(np.intp)])
+
+    def decision_function(
+        self, X: Any, *, sensitive_features: Any = None, tolerance: Any = None
+    ) -> NDArray[np.float64]:
+        """Logit minus the group's threshold; positive where the positive label is given."""
+        logits, codes = self._score_rows(X, sensitive_features)
+        with np.errstate(invalid="ignore"):
+            margin = np.asarray(logits, np.float64) - self._row_thresholds(tolerance, codes)
+        return np.where(np.isnan(margin), 0.0, margin)  # inf over inf: not above
+
+    def thresholds(self, tolerance: float | None = None) -> dict[Hashable, float]:
+        """Logit threshold of each group at a tolerance."""
+        check_is_fitted(self, "frontier_")
+        wish = self.tolerance if tolerance is None else tolerance
+        point = self.frontier_.at(float(check_tolerance(wish)))
+        return dict(zip(point.groups, point.thresholds.tolist(), strict=True))
+
+    def score(
+        self,
+        X: Any,
+        y: Any,
+        sample_weight: Any = None,
+        *,
+        sensitive_features: Any = None,
+        tolerance: Any = None,
+    ) -> float:
+        """Accuracy of the decisions at a tolerance."""
+        decisions = self.predict(X, sensitive_features=sensitive_features, tolerance=tolerance)
+        return float(accuracy_score(y, decisions, sample_weight=sample_weight))
+
+    @abstractmethod
+    def fit(self, X: Any, y: Any, *, sensitive_features: Any = None) -> Self:
+        """Train the scorer and find the frontier on rows that it hasn't seen."""
+
+
+def split_column(X: Any, column: Any) -> tuple[Any, Any]:
+    """Features without the sensitive column(s), and that column (or a frame of them)."""
+    many = isinstance(column, (list, tuple))
+    names = list(column) if many else [column]
+    if isinstance(X, pd.DataFrame):
+        places = [name for name in names if name in X.columns]
+        if len(places) == len(names):
+            return X.drop(columns=names), X[names] if many else X[column]
+        if not all(isinstance(name, (int, np.integer)) for name in names):
+            missing = [name for name in names if name not in X.columns]
+            raise InvalidInputError(
+                f"`sensitive_column` must be among the columns {list(X.columns)}, got {missing}."
+            )
+    width = X.shape[1] if getattr(X, "ndim", 1) == 2 else np.asarray(X).shape[-1]
+    if not all(isinstance(n, (int, np.integer)) and -width <= n < width for n in names):
+        raise InvalidInputError(
+            f"`sensitive_column` must be a column index below {width}, got {column!r}."
+        )
+    if isinstance(X, pd.DataFrame):
+        chosen = X.iloc[:, names] if many else X.iloc[:, column]
+        return X.drop(columns=X.columns[names]), chosen
+    array = X if hasattr(X, "shape") else np.asarray(X)
+    keep = np.delete(np.arange(width), names)
+    return array[:, keep], array[:, names] if many else array[:, column]
+
+
+def encode_rows(
+    sensitive: Any, n_rows: int, known: tuple[Hashable, ...] | None
+) -> tuple[Codes, tuple[Hashable, ...]]:
+    """Codes and names of calibration rows; where training fixed the groups, they must be those."""
+    if sensitive is None:
+        return np.zeros(n_rows, np.intp), ("all",)
+    if known is not None:
+        codes, names = match_groups(sensitive, known, "sensitive_features"), known
+    else:
+        codes, names = encode_groups(sensitive, "sensitive_features")
+    check_same_length(range(n_rows), codes, ("X", "sensitive_features"))
+    return codes, names
+
+
+def _warn_if_biased(frontier: Frontier) -> None:
+    """Calibrated scores are most accurate at threshold 0; say so if these clearly are not."""
+    accuracy = frontier.accuracy
+    if accuracy is None or len(frontier) == 1:
+        return
+    best = int(np.argmax(accuracy))
+    first, last = (frontier.states.read(np.array([s]))[1] for s in (0, best))
+    flipped = np.abs(last - first).sum()
+    gained = (accuracy[best] - accuracy[0]) * frontier.rows.sum()
+    if flipped and gained > NOTICEABLE * np.sqrt(flipped):
+        warnings.warn(
+            f"accuracy on the calibration rows rises from {accuracy[0]:.4f} to "
+            f"{accuracy[best]:.4f} while the gap is being closed: the scores look biased within "
+            "groups; recalibrate='group' repairs that",
+            BiasedScoresWarning,
+            stacklevel=4,
+        )

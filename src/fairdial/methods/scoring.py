@@ -1,0 +1,119 @@
+"""Scorers for scikit-learn's model selection that pass the groups to ``predict``."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from sklearn.base import BaseEstimator
+from sklearn.metrics import accuracy_score
+
+from fairdial.errors import InvalidInputError
+from fairdial.methods.base import split_column
+
+
+class GroupScorer(BaseEstimator):  # type: ignore[misc]
+    """Callable ``scorer(estimator, X, y, sensitive_features=None)``; see :func:`make_group_scorer`."""
+
+    __metadata_request__score = {"sensitive_features": True}  # noqa: RUF012
+
+    def __init__(
+        self,
+        metric: Callable[..., float],
+        *,
+        greater_is_better: bool = True,
+        tolerance: float | None = None,
+        sensitive_column: Any = None,
+        metric_params: dict[str, Any] | None = None,
+    ) -> None:
+        self.metric = metric
+        self.greater_is_better = greater_is_better
+        self.tolerance = tolerance
+        self.sensitive_column = sensitive_column
+        self.metric_params = metric_params
+
+    def __call__(self, estimator: Any, X: Any, y: Any, sensitive_features: Any = None) -> float:
+        """The metric of the estimator's decisions, greater being better."""
+        groups = sensitive_features
+        passed = {} if groups is None else {"sensitive_features": groups}
+        if self.tolerance is not None:
+            passed["tolerance"] = self.tolerance
+        if groups is None:
+            column = self.sensitive_column
+            if column is None:
+                column = getattr(estimator, "sensitive_column", None)
+            if column is not None:
+                groups = split_column(X, column)[1]
+        decisions = estimator.predict(X, **passed)
+        params = dict(self.metric_params or {})
+        if "sensitive_features" in inspect.signature(self.metric).parameters:
+            if groups is None:
+                raise InvalidInputError(
+                    "`sensitive_features` must reach the scorer: enable scikit-learn's metadata "
+                    "routing and pass params={'sensitive_features': ...}, or set "
+                    "`sensitive_column` of the estimator or of make_group_scorer."
+                )
+            params["sensitive_features"] = groups
+        value = float(self.metric(np.asarray(y), decisions, **params))
+        return value if self.greater_is_better else -value
+
+    def score(self, estimator: Any, X: Any, y: Any, sensitive_features: Any = None) -> float:
+        """The same as calling it; scikit-learn's routing looks for the name ``score``."""
+        return self(estimator, X, y, sensitive_features)
+
+
+def make_group_scorer(
+    metric: Callable[..., float] = accuracy_score,
+    *,
+    greater_is_better: bool = True,
+    tolerance: float | None = None,
+    sensitive_column: Any = None,
+    **metric_params: Any,
+) -> GroupScorer:
+    """A scorer for ``cross_validate`` and ``GridSearchCV`` that passes the groups on.
+
+    scikit-learn's own scorers never give ``predict`` its metadata. With metadata routing enabled
+    this one does; without routing the groups come from ``sensitive_column`` (its own, or the
+    estimator's).
+
+    Parameters
+    ----------
+    metric : callable
+        ``metric(y_true, y_pred)``, or one that also takes ``sensitive_features=``, such as
+        :func:`fairdial.metrics.gap`.
+    greater_is_better : bool
+        Otherwise the sign is turned, as scikit-learn does.
+    tolerance : float, optional
+        Position of the dial at which to score; the estimator's own by default.
+    sensitive_column : str, int or list, optional
+        Column(s) of X that tell the group.
+    **metric_params
+        Passed on to ``metric``.
+
+    Examples
+    --------
+    >>> from sklearn.linear_model import LogisticRegression
+    >>> from sklearn.model_selection import cross_val_score
+    >>> from fairdial import FairBayes, make_group_scorer
+    >>> from fairdial.datasets import make_gaussian
+    >>> from fairdial.metrics import gap
+    >>> sample = make_gaussian(4000, random_state=0)
+    >>> X = sample.X.assign(group=sample.groups)
+    >>> dial = FairBayes(LogisticRegression(), sensitive_column="group", tolerance=0.1)
+    >>> scores = cross_val_score(
+    ...     dial, X, sample.y, cv=3, scoring=make_group_scorer(gap, greater_is_better=False)
+    ... )
+    >>> bool((scores > -0.3).all())
+    True
+    """
+    if not callable(metric):
+        raise InvalidInputError(f"`metric` must be callable, got {metric!r}.")
+    return GroupScorer(
+        metric,
+        greater_is_better=greater_is_better,
+        tolerance=tolerance,
+        sensitive_column=sensitive_column,
+        metric_params=metric_params or None,
+    )

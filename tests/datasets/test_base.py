@@ -1,0 +1,237 @@
+"""Dataset: what it refuses, and how it is divided."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fairdial.datasets import Dataset, make_gaussian
+from fairdial.errors import InvalidInputError
+
+THREE = {
+    "shares": (0.5, 0.3, 0.2),
+    "base_rates": (0.2, 0.5, 0.7),
+    "separations": (1.0, 1.5, 2.0),
+}
+
+
+def tiny(**changed) -> Dataset:
+    parts = {
+        "X": pd.DataFrame({"x": range(4)}),
+        "y": [0, 1, 0, 1],
+        "groups": ["a", "a", "b", "b"],
+    }
+    return Dataset(**(parts | changed))
+
+
+def from_cells(cells: list[tuple[int, int]]) -> Dataset:
+    """So many rows with label 0 and 1 in each group."""
+    y = np.concatenate([np.repeat([0, 1], cell) for cell in cells])
+    groups = np.repeat([f"g{a}" for a in range(len(cells))], [sum(cell) for cell in cells])
+    return Dataset(pd.DataFrame({"row": range(len(y))}), y, groups)
+
+
+cells = st.lists(st.tuples(st.integers(8, 60), st.integers(8, 60)), min_size=1, max_size=4)
+seeds = st.integers(0, 2**32 - 1)
+shares = st.floats(0.15, 0.85)
+
+
+def rows_of(*parts: Dataset) -> np.ndarray:
+    return np.concatenate([part.X.index.to_numpy() for part in parts])
+
+
+def share_of_ones(data: Dataset, group: str) -> float:
+    return float(data.y[data.groups == group].mean())
+
+
+class TestConstruction:
+    def test_labels_become_integers_and_groups_strings(self):
+        data = tiny(y=np.array([False, True, False, True]), groups=pd.Series([7, 7, 8, 8]))
+        assert data.y.dtype == np.int64
+        assert data.groups.tolist() == ["7", "7", "8", "8"]
+
+    def test_several_columns_of_groups_become_their_intersections(self):
+        frame = pd.DataFrame({"race": ["p", "p", "q", "q"], "sex": ["m", "f", "m", "f"]})
+        assert tiny(groups=frame).groups.tolist() == ["p & m", "p & f", "q & m", "q & f"]
+
+    def test_it_cannot_be_changed(self):
+        with pytest.raises(AttributeError):
+            tiny().y = np.zeros(4)
+
+    def test_its_length_is_the_number_of_rows(self):
+        assert len(tiny()) == 4
+
+    @pytest.mark.parametrize(
+        ("changed", "message"),
+        [
+            ({"X": [[0], [1], [2], [3]]}, "`X` must be a pandas DataFrame, got list"),
+            ({"X": pd.DataFrame({"x": []})}, "`X` must hold at least one row"),
+            ({"y": [0, 1, 0]}, "`X` and `y` must describe the same rows, got 4 and 3"),
+            ({"groups": ["a"] * 5}, "`X` and `groups` must describe the same rows, got 4 and 5"),
+            ({"logits": [0.0]}, "`X` and `logits` must describe the same rows, got 4 and 1"),
+            ({"y": [0, 1, 2, 1]}, "`y` must hold the labels 0 and 1, got"),
+            ({"y": [-1, 1, -1, 1]}, "`y` must hold the labels 0 and 1, got"),
+            ({"y": ["no", "yes", "no", "yes"]}, "`y` must hold the labels 0 and 1, got"),
+            ({"y": [0, 1, np.nan, 1]}, "`y` must hold the labels 0 and 1, got"),
+            ({"groups": ["a", None, "b", "b"]}, "`groups` must name a group for every row"),
+            ({"groups": [1.0, np.nan, 2.0, 2.0]}, "`groups` must name a group for every row"),
+        ],
+    )
+    def test_bad_input_is_named(self, changed, message):
+        with pytest.raises(InvalidInputError, match=message):
+            tiny(**changed)
+
+
+class TestDescribe:
+    def test_it_tells_what_is_known_and_nothing_else(self):
+        text = tiny(name="four", source="a drawer", licence="none").describe()
+        assert text.splitlines()[:3] == [
+            "four: 4 rows, 1 column",
+            "Source: a drawer",
+            "Licence: none",
+        ]
+        assert "Prepared" not in text
+
+    def test_it_counts_every_group_and_its_positive_rate(self):
+        lines = from_cells([(6, 2), (5, 5)]).describe().splitlines()
+        assert [line.split() for line in lines[-3:]] == [
+            ["g0", "8", "0.444", "0.250"],
+            ["g1", "10", "0.556", "0.500"],
+            ["all", "18", "1.000", "0.389"],
+        ]
+
+
+class TestSubset:
+    def test_a_mask_and_its_positions_choose_the_same_rows(self):
+        data = make_gaussian(50)
+        mask = data.y == 1
+        by_mask, by_position = data.subset(mask), data.subset(np.flatnonzero(mask))
+        pd.testing.assert_frame_equal(by_mask.X, by_position.X)
+        np.testing.assert_array_equal(by_mask.groups, by_position.groups)
+
+    def test_every_column_moves_together(self):
+        data = make_gaussian(50)
+        rows = [7, 3, 3]
+        part = data.subset(rows)
+        np.testing.assert_array_equal(part.X.index, rows)
+        np.testing.assert_array_equal(part.y, data.y[rows])
+        np.testing.assert_array_equal(part.groups, data.groups[rows])
+        np.testing.assert_array_equal(part.logits, data.logits[rows])
+
+    @pytest.mark.parametrize(
+        ("index", "message"),
+        [
+            ([], "`index` must hold at least one row"),
+            ([False] * 4, "`index` must choose at least one row"),
+            ([True], "`index` and `y` must describe the same rows, got 1 and 4"),
+            ([0, 4], r"`index` must lie in \[0, 3\], got 4"),
+            ([-1], r"`index` must lie in \[0, 3\], got -1"),
+            ([0.5], "`index` must hold row positions or a mask, got"),
+        ],
+    )
+    def test_bad_input_is_named(self, index, message):
+        with pytest.raises(InvalidInputError, match=message):
+            tiny().subset(index)
+
+
+class TestSplit:
+    @given(cells, shares, seeds)
+    def test_the_parts_are_disjoint_and_complete(self, cells, share, seed):
+        data = from_cells(cells)
+        rows = rows_of(*data.split(share, seed))
+        np.testing.assert_array_equal(np.sort(rows), np.arange(len(data)))
+
+    @given(cells, st.integers(15, 85), seeds)
+    def test_every_group_gives_its_share_rounded_up(self, cells, percent, seed):
+        _, test = from_cells(cells).split(percent / 100, seed)
+        for a, cell in enumerate(cells):
+            assert np.sum(test.groups == f"g{a}") == math.ceil(sum(cell) * percent / 100 - 1e-9)
+
+    @given(cells, shares, seeds)
+    def test_labels_keep_their_share_within_one_row(self, cells, share, seed):
+        data = from_cells(cells)
+        for part in data.split(share, seed):
+            for group in np.unique(data.groups):
+                n = np.sum(part.groups == group)
+                drift = share_of_ones(part, group) - share_of_ones(data, group)
+                assert abs(drift) * n < 1.0 + 1e-9
+
+    @given(cells, shares, seeds)
+    def test_every_label_of_every_group_is_in_both_parts(self, cells, share, seed):
+        for part in from_cells(cells).split(share, seed):
+            assert len(set(zip(part.groups, part.y, strict=True))) == 2 * len(cells)
+
+    def test_a_group_with_one_label_is_divided_too(self):
+        train, test = from_cells([(10, 10), (0, 5)]).split(0.2)
+        assert np.sum(train.groups == "g1") == 4
+        assert np.sum(test.groups == "g1") == 1
+
+    def test_the_same_seed_gives_the_same_rows(self):
+        data = make_gaussian(500)
+        for first, second in zip(data.split(0.3, 4), data.split(0.3, 4), strict=True):
+            pd.testing.assert_frame_equal(first.X, second.X)
+
+    def test_another_seed_gives_other_rows(self):
+        data = make_gaussian(500)
+        assert set(rows_of(data.split(0.3, 0)[1])) != set(rows_of(data.split(0.3, 1)[1]))
+
+    def test_any_number_of_groups_will_do(self):
+        train, test = make_gaussian(1000, **THREE).split()
+        assert set(train.groups) == set(test.groups) == {"group 0", "group 1", "group 2"}
+
+    @pytest.mark.parametrize("size", [0, 1, 1.0, -0.1, 1.5, float("nan"), "half", True, None])
+    def test_a_share_outside_its_range_is_refused(self, size):
+        with pytest.raises(InvalidInputError, match="`test_size` must lie strictly between 0 and"):
+            tiny().split(size)
+
+    @pytest.mark.parametrize("seed", [0.5, "0", None, True, -1])
+    def test_a_seed_must_be_a_whole_number(self, seed):
+        with pytest.raises(InvalidInputError, match="`random_state` must be a whole number >= 0"):
+            tiny().split(0.5, seed)
+
+    def test_groups_too_small_to_divide_are_all_named(self):
+        data = from_cells([(20, 20), (1, 9), (9, 1)])
+        with pytest.raises(InvalidInputError, match=r"'g1' \(1 and 9\), 'g2' \(9 and 1\)"):
+            data.split(0.5)
+
+
+class TestPaperSplit:
+    @given(cells, seeds)
+    def test_the_parts_are_disjoint_and_complete(self, cells, seed):
+        data = from_cells([(a + 12, b + 12) for a, b in cells])
+        rows = rows_of(*data.paper_split(seed))
+        np.testing.assert_array_equal(np.sort(rows), np.arange(len(data)))
+
+    @given(st.integers(12, 400), st.integers(12, 400))
+    def test_each_part_is_a_share_of_the_rest_rounded_up(self, zeros, ones):
+        n = zeros + ones
+        test = -(-n // 10)
+        validation = -(-(n - test) // 10)
+        calibration = -(-(n - test - validation) // 5)
+        parts = from_cells([(zeros, ones)]).paper_split(0)
+        assert len(parts.test) == test
+        assert len(parts.validation) == validation
+        assert len(parts.calibration) == calibration
+        assert len(parts.train) == n - test - validation - calibration
+
+    @given(cells, seeds)
+    def test_labels_keep_their_share_within_one_row(self, cells, seed):
+        data = from_cells([(a + 12, b + 12) for a, b in cells])
+        for part in data.paper_split(seed):
+            for group in np.unique(data.groups):
+                n = np.sum(part.groups == group)
+                drift = share_of_ones(part, group) - share_of_ones(data, group)
+                assert abs(drift) * n < 1.0 + 1e-9
+
+    def test_a_seed_must_be_a_whole_number(self):
+        with pytest.raises(InvalidInputError, match="`seed` must be a whole number >= 0"):
+            tiny().paper_split(0.5)
+
+    def test_groups_too_small_to_divide_are_named(self):
+        with pytest.raises(InvalidInputError, match=r"too few rows .* 'g1' \(3 and 3\)"):
+            from_cells([(50, 50), (3, 3)]).paper_split(0)

@@ -1,0 +1,131 @@
+"""Imports point down only, and heavy libraries stay where they are needed."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+SOURCE = Path(__file__).resolve().parents[1] / "src"
+
+# Top to bottom; the parts of one layer don't see each other.
+LAYERS = (
+    {"cli"},
+    {"bench", "serve"},
+    {"methods"},
+    {"nn"},
+    {"persistence", "scorers", "encoders"},
+    {"frontier"},
+    {"paths", "points"},
+    {"ladders", "confidence"},
+    {"metrics", "datasets"},
+    {"criteria"},
+    {"_validation"},
+    {"errors"},
+)
+DEPTH = {part: depth for depth, parts in enumerate(LAYERS) for part in parts}
+TORCH_METHODS = {f"fairdial.methods.{name}" for name in ("gfb", "yoto", "epo", "fairbinn")}
+
+
+def module_name(path: Path) -> str:
+    parts = path.relative_to(SOURCE).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+MODULES = {module_name(path): path for path in sorted(SOURCE.rglob("*.py"))}
+INSIDE = [name for name in MODULES if name != "fairdial"]
+
+
+def part_of(module: str) -> str:
+    """The part of the package that a module belongs to, such as ``datasets``."""
+    return module.split(".")[1]
+
+
+def imports(tree: ast.AST, module: str, path: Path) -> Iterator[str]:
+    """Every module that is imported, wherever the import stands; relative ones in full."""
+    package = module if path.name == "__init__.py" else module.rpartition(".")[0]
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            base = node.module or ""
+            if node.level:
+                above = package.split(".")[: len(package.split(".")) - node.level + 1]
+                base = ".".join([*above, base] if base else above)
+            for alias in node.names:
+                full = f"{base}.{alias.name}"
+                yield full if full in MODULES else base
+
+
+def imported_by(module: str) -> set[str]:
+    path = MODULES[module]
+    return set(imports(ast.parse(path.read_text("utf-8")), module, path))
+
+
+def imported_at_once(module: str) -> set[str]:
+    """What is imported together with the module: not in functions, not for type checkers only."""
+    path = MODULES[module]
+    tree = ast.parse(path.read_text("utf-8"))
+    for node in ast.walk(tree):
+        function = isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        typing = isinstance(node, ast.If) and ast.unparse(node.test).endswith("TYPE_CHECKING")
+        if function or typing:
+            node.body = []
+    return set(imports(tree, module, path))
+
+
+def uses(names: set[str], library: str) -> bool:
+    return any(name == library or name.startswith(library + ".") for name in names)
+
+
+@pytest.mark.parametrize("module", INSIDE)
+def test_every_module_has_a_layer(module):
+    assert part_of(module) in DEPTH, (
+        f"{module} belongs to no layer: give {part_of(module)!r} its place in LAYERS, "
+        "and in the picture of docs/architecture.md."
+    )
+
+
+@pytest.mark.parametrize("module", INSIDE)
+def test_imports_point_down_only(module):
+    here = part_of(module)
+    for name in imported_by(module):
+        if not uses({name}, "fairdial"):
+            continue
+        assert name != "fairdial", f"{module} must import from a module, not from the package."
+        there = part_of(name)
+        below = there in DEPTH and here in DEPTH and DEPTH[there] > DEPTH[here]
+        assert there == here or below, (
+            f"{module} imports {name}, but {there} doesn't lie below {here} in LAYERS."
+        )
+
+
+@pytest.mark.parametrize("module", INSIDE)
+def test_torch_stays_in_the_networks_and_their_methods(module):
+    if part_of(module) != "nn" and module not in TORCH_METHODS:
+        assert not uses(imported_by(module), "torch")
+
+
+@pytest.mark.parametrize("module", INSIDE)
+def test_fastapi_stays_in_the_server(module):
+    if part_of(module) != "serve":
+        assert not uses(imported_by(module), "fastapi")
+
+
+@pytest.mark.parametrize("module", INSIDE)
+def test_matplotlib_is_imported_when_something_is_drawn(module):
+    if part_of(module) != "bench":
+        assert not uses(imported_at_once(module), "matplotlib")
+
+
+def test_import_fairdial_stays_light():
+    heavy = "torch", "matplotlib", "fastapi"
+    program = f"import sys, fairdial; print([m for m in {heavy!r} if m in sys.modules])"
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.strip() == "[]"
