@@ -12,11 +12,12 @@ from fairdial.errors import (
     SmallGroupError,
     UnknownGroupError,
 )
-from fairdial.frontier import Frontier, sweep
+from fairdial.frontier import Frontier
 from fairdial.methods.fairbayes import FairBayes
 from fairdial.methods.scoring import make_group_scorer
 from fairdial.points import Point, Points
 from fairdial.scorers import proba_to_logits
+from fairdial.sweeping import sweep
 
 __version__ = "0.1.0"
 

@@ -7,13 +7,16 @@ from __future__ import annotations
 
 import numbers
 from collections.abc import Hashable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
 from fairdial.errors import InvalidInputError, SmallGroupError, UnknownGroupError
+
+if TYPE_CHECKING:
+    from fairdial.criteria import Criterion
 
 Codes = NDArray[np.integer[Any]]
 
@@ -86,7 +89,7 @@ def check_labels(y: Any, name: str = "y") -> NDArray[np.bool_]:
         )
     if array.dtype.itemsize == 1 and array.min() >= 0 and array.max() <= 1:
         return array.view(np.bool_)
-    positive = array == 1
+    positive = np.asarray(array == 1)
     if not np.all(positive | (array == 0)):
         other = array[~(positive | (array == 0))][0]
         raise InvalidInputError(f"`{name}` must hold the labels 0 and 1, got {other!r}.")
@@ -98,7 +101,9 @@ def check_tolerance(tolerance: Any, name: str = "tolerance") -> NDArray[np.float
     try:
         array = np.asarray(tolerance, dtype=np.float64)
     except (TypeError, ValueError):
-        raise InvalidInputError(f"`{name}` must be a number in [0, 1], got {tolerance!r}.") from None
+        raise InvalidInputError(
+            f"`{name}` must be a number in [0, 1], got {tolerance!r}."
+        ) from None
     if array.ndim > 1:
         raise InvalidInputError(
             f"`{name}` must be a number or have one dimension, got shape {array.shape}."
@@ -112,7 +117,7 @@ def check_tolerance(tolerance: Any, name: str = "tolerance") -> NDArray[np.float
 
 def check_fraction(value: Any, name: str) -> float:
     """A number strictly between 0 and 1."""
-    if isinstance(value, bool) or not isinstance(value, numbers.Real) or not 0 < value < 1:
+    if isinstance(value, bool) or not isinstance(value, numbers.Real) or not 0 < float(value) < 1:
         raise InvalidInputError(f"`{name}` must lie strictly between 0 and 1, got {value!r}.")
     return float(value)
 
@@ -193,7 +198,7 @@ def encode_groups(
         array = array.view(np.uint8)
     if _codes_as_given(array, None):
         n_groups = int(array.max()) + 1
-        if n_groups <= 2 and int(array.min()) == 0 or np.bincount(array).all():
+        if (n_groups <= 2 and int(array.min()) == 0) or np.bincount(array).all():
             return array, tuple(range(n_groups))
     _refuse_missing(array, name)
     codes, uniques = pd.factorize(array, sort=False)
@@ -223,30 +228,31 @@ def match_groups(
             f"`{name}` holds groups that were not among the calibration rows: {shown}; known are "
             f"{', '.join(map(repr, names))}. Calibrate on rows that include them."
         )
-    return codes
+    return np.asarray(codes)
 
 
 def check_group_counts(
     counted: NDArray[np.integer[Any]],
     names: Sequence[Hashable],
+    criterion: Criterion,
     *,
     min_count: int,
-    criterion: str,
-    kind: str,
     name: str = "groups",
 ) -> None:
     """Every group has rows that count for the criterion, and enough of them."""
-    empty = [names[i] for i in np.flatnonzero(counted == 0)]
+    label = criterion.rates[0].counted
+    counts = dict(zip(names, counted.tolist(), strict=True))
+    empty = [repr(group) for group, count in counts.items() if count == 0]
     if empty:
         raise InvalidInputError(
-            f"`{name}`: {', '.join(map(repr, empty))} must have rows that count for "
-            f"{criterion}, got none {kind}."
+            f"`{name}`: {', '.join(empty)} must have rows that count for {criterion.name}, got "
+            + ("none." if label is None else f"none with label {label}.")
         )
-    small = np.flatnonzero(counted < min_count)
-    if small.size:
-        shown = ", ".join(f"{names[i]!r} ({counted[i]})" for i in small)
+    small = [f"{group!r} ({count})" for group, count in counts.items() if count < min_count]
+    if small:
         raise SmallGroupError(
             f"`{name}`: every group must have at least min_count={min_count} rows that count "
-            f"for {criterion}, got fewer in {shown}. Merge small groups, leave them out by name, "
-            "or lower `min_count`: a single row of a tiny group can move everybody else."
+            f"for {criterion.name}, got fewer in {', '.join(small)}. Merge small groups, leave "
+            "them out by name, or lower `min_count`: a single row of a tiny group can move "
+            "everybody else."
         )

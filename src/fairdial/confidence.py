@@ -39,9 +39,9 @@ def _missed(n_high: int, n_low: int, gap: float, seen: float, base: Floats) -> F
     base = np.asarray(base, np.float64)[:, None]
     spread = int(WINDOW * math.sqrt(n_low) / 2) + 8
     centre = np.floor(n_low * base)
-    k = centre + np.arange(-spread, spread + 1)  # (s, window)
+    k = centre + np.arange(-spread, spread + 1.0)  # (s, window)
     inside = (k >= 0) & (k <= n_low)
-    k = np.clip(k, 0, n_low)
+    k = np.clip(k, 0.0, n_low)
     weight = np.where(inside, _binomial_pmf(k, n_low, base), 0.0)
     most = np.floor(n_high * (seen + k / n_low) + ROUNDING)
     tail = bdtr(np.clip(most, 0, n_high), n_high, np.minimum(base + gap, 1.0))

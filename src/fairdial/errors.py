@@ -16,6 +16,10 @@
 
 from __future__ import annotations
 
+import sys
+import warnings
+from pathlib import Path
+
 
 class FairdialError(Exception):
     """Base class of every error that fairdial raises on purpose."""
@@ -70,3 +74,12 @@ class InfeasibleToleranceWarning(FairdialWarning):
 
 class BiasedScoresWarning(FairdialWarning):
     """Accuracy improves away from the unconstrained setting: the scores look miscalibrated."""
+
+
+def warn(message: str, category: type[FairdialWarning]) -> None:
+    """Give a warning that points at the line of the user's code, however deep we are in ours."""
+    here = str(Path(__file__).parent)
+    level, frame = 1, sys._getframe()
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(here):
+        level, frame = level + 1, frame.f_back
+    warnings.warn(message, category, stacklevel=level)

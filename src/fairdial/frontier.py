@@ -8,7 +8,6 @@ from it, files keep it, figures draw it.
 from __future__ import annotations
 
 import json
-import warnings
 from collections.abc import Hashable
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -22,15 +21,13 @@ from fairdial import confidence as statements
 from fairdial._validation import (
     check_count,
     check_fraction,
-    check_group_counts,
-    check_labels,
     check_same_length,
     check_scores,
     check_tolerance,
-    encode_groups,
     match_groups,
     raise_nan,
 )
+from fairdial.bootstrap import resampled_accuracy
 from fairdial.criteria import Criterion
 from fairdial.criteria import criterion as find_criterion
 from fairdial.errors import (
@@ -38,10 +35,11 @@ from fairdial.errors import (
     InfeasibleToleranceWarning,
     InvalidInputError,
     MissingExtraError,
+    warn,
 )
-from fairdial.ladders import Counts, Floats, Histogram, Indices, Ladder, sort_scores
+from fairdial.ladders import Counts, Floats, Indices, Ladder
 from fairdial.metrics import pareto
-from fairdial.paths import Path, States, Table, refine
+from fairdial.paths import Path, States, Table, count_for
 from fairdial.points import Point, Points
 
 if TYPE_CHECKING:
@@ -49,10 +47,8 @@ if TYPE_CHECKING:
 
 Certificate = Literal["declared", "simultaneous", "none"]
 
-SORT_LIMIT = 200_000  # rows up to which sorting them all costs less than two passes
 CHUNK = 1 << 15  # rows whose intermediate results stay in the cache
 STATES_AT_ONCE = 1 << 16
-BAND_ATOMS = 256  # a group, for the bootstrap
 FORMAT = 1
 
 
@@ -60,7 +56,7 @@ FORMAT = 1
 class Frontier:
     """States of the dial on calibration rows, least constrained first.
 
-    Made by :func:`sweep`; not to be constructed by hand.
+    Made by :func:`fairdial.sweep`; not to be constructed by hand.
 
     Attributes
     ----------
@@ -113,8 +109,7 @@ class Frontier:
     @property
     def counted(self) -> Counts:
         """(K,) rows that count for the criterion."""
-        label = self.criterion.rates[0].counted
-        return self.rows.sum(axis=0) if label is None else self.rows[label]
+        return count_for(self.criterion, self.rows)
 
     # ---- the dial ------------------------------------------------------------------------------
 
@@ -192,13 +187,12 @@ class Frontier:
 
     def _warn(self, tolerance: Floats, states: Indices, feasible: NDArray[np.bool_]) -> None:
         worst = int(np.argmin(np.where(feasible, np.inf, tolerance)))
-        warnings.warn(
+        warn(
             f"no state of the dial has a {self.criterion.name} gap within the tolerance "
             f"{tolerance[worst]:g} on the calibration rows (tied scores and small groups move in "
             f"steps); the smallest gap, {self.gap[states[worst]]:.4g}, is used and "
             "feasible is False",
             InfeasibleToleranceWarning,
-            stacklevel=3,
         )
 
     def margin(self, confidence: float = 0.95) -> float:
@@ -376,27 +370,11 @@ class Frontier:
         check_count(n_boot, "n_boot")
         grid = np.linspace(0.0, self.gap[0], 50) if tolerances is None else tolerances
         wishes = np.atleast_1d(check_tolerance(grid, "tolerances"))
-        path, rng = self.states, np.random.default_rng(random_state)
-        coarse = [ladder.coarsen(BAND_ATOMS) for ladder in path.ladders]
-        draws = np.empty((n_boot, len(wishes)))
-        for b in range(n_boot):
-            again = [_resample(ladder, rng) for ladder in coarse]
-            if again is None or not _all_counted(again, self.criterion):
-                draws[b] = np.nan
-                continue
-            replicate = Frontier(
-                Path(again, self.criterion, _shares(again, self.criterion), path.dtype),
-                self.criterion,
-                self.groups,
-                np.stack([ladder.counts.sum(axis=1) for ladder in again], axis=1),
-            )
-            chosen, _ = replicate.states.first_within(wishes)
-            draws[b] = replicate._accuracy(replicate.states.read(chosen)[1])
+        rng = np.random.default_rng(random_state)
+        draws = resampled_accuracy(self.states, wishes, n_boot, rng)
         lower, upper = np.nanquantile(draws, [level, 1.0 - level], axis=0)
-        here = self._accuracy(path.read(path.first_within(wishes)[0])[1])
-        return pd.DataFrame(
-            {"tolerance": wishes, "accuracy": here, "lower": lower, "upper": upper}
-        )
+        here = self._accuracy(self.states.read(self.states.first_within(wishes)[0])[1])
+        return pd.DataFrame({"tolerance": wishes, "accuracy": here, "lower": lower, "upper": upper})
 
     # ---- out and in ----------------------------------------------------------------------------
 
@@ -455,7 +433,7 @@ class Frontier:
             if "ladders" in data:
                 ladders = [_read_ladder(item) for item in data["ladders"]]
                 dtype = np.dtype({"float32": "float32", "float64": "float64"}[data["dtype"]])
-                states = Path(ladders, kind, _shares(ladders, kind), dtype)
+                states = Path(ladders, kind, dtype)
             else:
                 columns = data["states"]
                 states = Table(
@@ -494,9 +472,13 @@ class Frontier:
         accuracy = self._accuracy(self.states.read(states)[1])
         (line,) = ax.plot(self.gap[states], accuracy, label=label, drawstyle="steps-post")
         if band:
-            frame = self.band(grid[::8], random_state=0)
+            frame = self.band(np.linspace(grid[0], grid[-1], 50), random_state=0)
             ax.fill_between(
-                frame["tolerance"], frame["lower"], frame["upper"], color=line.get_color(), alpha=0.2
+                frame["tolerance"],
+                frame["lower"],
+                frame["upper"],
+                color=line.get_color(),
+                alpha=0.2,
             )
         ax.set_xlabel(f"{self.criterion.name.replace('_', ' ')} gap")
         ax.set_ylabel("accuracy")
@@ -533,31 +515,6 @@ def _read_ladder(item: dict[str, Any]) -> Ladder:
     return Ladder(lower, upper, counts)
 
 
-def _counted(ladders: list[Ladder], criterion: Criterion) -> NDArray[np.int64]:
-    label = criterion.rates[0].counted
-    sums = np.stack([ladder.counts.sum(axis=1) for ladder in ladders], axis=1)  # (L, K)
-    return np.asarray(sums.sum(axis=0) if label is None else sums[label])
-
-
-def _all_counted(ladders: list[Ladder], criterion: Criterion) -> bool:
-    return bool(np.all(_counted(ladders, criterion) > 0))
-
-
-def _shares(ladders: list[Ladder], criterion: Criterion) -> Floats:
-    """(K,) P(group, counted): alg:post-process, line 1."""
-    total = sum(int(ladder.counts.sum()) for ladder in ladders)
-    return _counted(ladders, criterion) / total
-
-
-def _resample(ladder: Ladder, rng: np.random.Generator) -> Ladder:
-    """As many rows again, drawn with replacement."""
-    rows = ladder.counts.ravel()
-    total = int(rows.sum())
-    drawn = rng.multinomial(total, rows / total).reshape(ladder.counts.shape)
-    keep = drawn.any(axis=0)
-    return Ladder(ladder.lower[keep], ladder.upper[keep], drawn[:, keep])
-
-
 def decide(
     logits: NDArray[np.floating[Any]], codes: NDArray[np.integer[Any]], thresholds: Floats
 ) -> NDArray[np.bool_]:
@@ -578,82 +535,3 @@ def decide(
         if np.isnan(scores.min()):
             raise_nan(logits, "logits")
     return decisions
-
-
-def sweep(
-    logits: ArrayLike,
-    groups: Any,
-    y: ArrayLike | None = None,
-    *,
-    criterion: str | Criterion = "demographic_parity",
-    tolerances: ArrayLike | None = None,
-    min_count: int = 30,
-) -> Frontier:
-    """The exact frontier of scored rows: every state of the dial, from one sort.
-
-    Parameters
-    ----------
-    logits : (n,) array-like
-        Scores, log-odds of the positive label. Use held-out rows: not those of training.
-    groups : (n,) array-like, Series or DataFrame
-        Group of each row, any names; several columns stand for their intersections.
-    y : (n,) array-like of 0 and 1, optional
-        Labels. Demographic parity works without; then accuracy is absent.
-    criterion : str or Criterion
-        What is to be equalised.
-    tolerances : array-like, optional
-        The tolerances that will be asked for. More than 200,000 rows are then not sorted: a
-        histogram finds the few rows on which these answers depend, and they are exact. At other
-        tolerances thresholds stand at bin edges: within the tolerance, with exact figures, but up
-        to a bin (2^-9) from the least constrained; and ``confidence=`` is always simultaneous.
-    min_count : int
-        Least number of counted rows in each group.
-
-    Returns
-    -------
-    Frontier
-
-    Examples
-    --------
-    >>> from fairdial import sweep
-    >>> logits = [-2, -1, -0.5, 0.4, -0.3, 0.2, 0.7, 1.5, 2]
-    >>> frontier = sweep(logits, [0] * 4 + [1] * 5, min_count=1)
-    >>> point = frontier.at(0.2)
-    >>> round(point.gap, 6), round(point.disparity, 6)
-    (0.1, 0.1)
-    """
-    kind = find_criterion(criterion)
-    check_count(min_count, "min_count")
-    scores = check_scores(logits, nan=False)  # looked for below, on the way
-    codes, names = encode_groups(groups)
-    check_same_length(scores, codes, ("logits", "groups"))
-    positive = None
-    if y is not None:
-        positive = check_labels(y)
-        check_same_length(scores, positive, ("logits", "y"))
-    elif kind.needs_labels:
-        raise InvalidInputError(f"`y` must be given: {kind.name} counts rows by their label.")
-    wishes = None
-    if tolerances is not None and len(scores) > SORT_LIMIT:
-        wishes = np.atleast_1d(check_tolerance(tolerances, "tolerances"))
-    histogram = None
-    if wishes is None:
-        ladders = sort_scores(scores, codes, positive, len(names))
-    else:
-        histogram = Histogram(scores, codes, positive, len(names))
-        ladders = histogram.ladders
-    rows = np.stack([ladder.counts.sum(axis=1) for ladder in ladders], axis=1)
-    counted = _counted(ladders, kind)
-    label = kind.rates[0].counted
-    check_group_counts(
-        counted,
-        names,
-        min_count=min_count,
-        criterion=kind.name,
-        kind="at all" if label is None else f"with label {label}",
-    )
-    shares = _shares(ladders, kind)
-    if histogram is None or wishes is None:
-        return Frontier(Path(ladders, kind, shares, scores.dtype), kind, names, rows)
-    path = refine(histogram, kind, shares, scores.dtype, wishes)
-    return Frontier(path, kind, names, rows, "simultaneous")

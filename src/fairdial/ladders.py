@@ -79,7 +79,8 @@ class Ladder:
 
     def rank(self, thresholds: Any) -> Indices:
         """How many atoms lie above each threshold."""
-        return np.searchsorted(self.descending, np.negative(thresholds), side="left")
+        wanted: Floats = np.negative(thresholds)
+        return self.descending.searchsorted(wanted, side="left")
 
     def coarsen(self, atoms: int) -> Ladder:
         """About ``atoms`` wide atoms with equal numbers of rows; 0 stays an edge."""
@@ -92,7 +93,9 @@ class Ladder:
         cuts = np.unique(np.concatenate(([0], cuts + 1, borders)))
         cuts = cuts[cuts < len(self)]
         ends = np.append(cuts[1:], len(self)) - 1
-        return Ladder(self.lower[ends], self.upper[cuts], np.add.reduceat(self.counts, cuts, axis=1))
+        return Ladder(
+            self.lower[ends], self.upper[cuts], np.add.reduceat(self.counts, cuts, axis=1)
+        )
 
 
 def _ladder(scores: Sequence[Scores]) -> Ladder:
@@ -104,7 +107,9 @@ def _ladder(scores: Sequence[Scores]) -> Ladder:
         order = np.argsort(merged, kind="stable")  # merges the sorted runs
         merged, labels = merged[order], order >= len(runs[0])
     merged += 0.0  # -0.0 and 0.0 are one score
-    last = np.append(np.flatnonzero(merged[1:] != merged[:-1]), len(merged) - 1)  # of each atom
+    ends = np.ones(len(merged), np.bool_)
+    np.not_equal(merged[1:], merged[:-1], out=ends[:-1])
+    last = np.flatnonzero(ends)  # of each atom
     sums = [last + 1]
     if labels is not None:
         positive = np.cumsum(labels)[last]
@@ -163,7 +168,8 @@ class Histogram:
         for start in range(0, len(logits), CHUNK):
             rows = slice(start, start + CHUNK)
             bins = scratch[: len(logits[rows])]
-            np.multiply(logits[rows], -SCALE, out=bins)  # exact: a power of two
+            with np.errstate(over="ignore"):
+                np.multiply(logits[rows], -SCALE, out=bins)  # exact: a power of two
             np.floor(bins, out=bins)
             np.maximum(bins, -half, out=bins)
             np.minimum(bins, half - 1, out=bins)

@@ -29,6 +29,17 @@ from fairdial.ladders import Counts, Floats, Indices, Ladder
 LARGEST_PRICE = 1e300  # finite stand-in where exp overflows: differences of prices stay numbers
 
 
+def count_rows(ladders: Sequence[Ladder]) -> Counts:
+    """(L, K) rows by label and group."""
+    return np.stack([ladder.counts.sum(axis=1) for ladder in ladders], axis=1)
+
+
+def count_for(criterion: Criterion, rows: Counts) -> Counts:
+    """(K,) rows that count for the criterion, of rows by label and group."""
+    label = criterion.rates[0].counted
+    return np.asarray(rows.sum(axis=0) if label is None else rows[label])
+
+
 @dataclass(frozen=True, eq=False)
 class _Moves:
     """Moves of one side (floor or ceiling) in the order in which their levels are met."""
@@ -67,9 +78,7 @@ class _Steps:
         return self._borders[ranks] + 1, self._borders[ranks + 1]
 
     def price(self, atoms: slice, ends: Floats) -> Floats:
-        return np.clip(
-            self._rate.price(ends[atoms], self._share), -LARGEST_PRICE, LARGEST_PRICE
-        )
+        return np.clip(self._rate.price(ends[atoms], self._share), -LARGEST_PRICE, LARGEST_PRICE)
 
     def floor_moves(self, group: int, top: float) -> tuple[Floats, Floats, Floats, Indices]:
         """Moves that raise this group from below ``top``: increments, level, reach, group."""
@@ -191,10 +200,16 @@ class Table(States):
 
 
 class Path(States):
-    """States of the dial for some ladders, one rate and the groups' shares.
+    """States of the dial for the groups' ladders and one rate.
 
     Attributes
     ----------
+    rows : (L, K) int64
+        Rows by label and group.
+    counted : (K,) int64
+        Rows that count for the criterion.
+    shares : (K,) float64
+        P(group, counted): alg:post-process, line 1.
     cost : (S,) float64
         The price T at which each state begins; 0 for the first.
     gap : (S,) float64
@@ -207,22 +222,26 @@ class Path(States):
         self,
         ladders: Sequence[Ladder],
         criterion: Criterion,
-        shares: Floats,
         dtype: np.dtype[Any],
     ) -> None:
         rate = criterion.rates[0]
-        self.ladders, self.criterion, self.shares, self.dtype = ladders, criterion, shares, dtype
-        self._rate = rate
-        self._steps = [_Steps(ladder, rate, p) for ladder, p in zip(ladders, shares, strict=True)]
+        self.ladders, self.criterion, self.dtype, self._rate = ladders, criterion, dtype, rate
+        self.rows = count_rows(ladders)
+        self.counted = count_for(criterion, self.rows)
+        self.shares: Floats = self.counted / self.rows.sum()
+        self._steps = [
+            _Steps(ladder, rate, share)
+            for ladder, share in zip(ladders, self.shares.tolist(), strict=True)
+        ]
         free = np.array([steps.rates[steps.free] for steps in self._steps])  # (K,)
         top, bottom = free.max(), free.min()
         two = len(ladders) == 2
         self.sign = -1.0 if two and free[1] < free[0] else 1.0  # of t, two groups only
         if two:  # only the lower group can rise, only the higher one can fall
             low = int(free[1] < free[0])
-            raised, lowered = (low,), (1 - low,)
+            raised, lowered = [low], [1 - low]
         else:
-            raised = lowered = tuple(range(len(ladders)))
+            raised = lowered = list(range(len(ladders)))
         floor = _gather(
             [self._steps[a].floor_moves(a, top) for a in raised], rising=True, two_groups=two
         )
@@ -266,6 +285,7 @@ class Path(States):
 
     @property
     def n_groups(self) -> int:
+        """Number of groups, K."""
         return len(self.ladders)
 
     @cached_property
@@ -317,7 +337,7 @@ class Path(States):
             return np.zeros(len(self), np.bool_)
         interval = np.append(self.cost[1:], self.next_cost) > self.cost
         interval[0] = True  # t = 0 is a point that was fixed beforehand
-        return interval & (self.gap == self.width)
+        return np.asarray(interval & (self.gap == self.width))
 
     def _targets(self, states: Indices, ranks: Indices) -> Floats:
         """(s, K) where the thresholds want to stand, before ranks have their say."""
@@ -410,7 +430,6 @@ class Splitter(Protocol):
 def refine(
     scores: Splitter,
     criterion: Criterion,
-    shares: Floats,
     dtype: np.dtype[Any],
     tolerances: Floats,
 ) -> Path:
@@ -422,7 +441,7 @@ def refine(
     """
     margin = 1  # neighbours opened too, so that one round mostly does
     while True:
-        path = Path(scores.ladders, criterion, shares, dtype)
+        path = Path(scores.ladders, criterion, dtype)
         states, feasible = path.first_within(tolerances)
         asked = (states > 0) | ~feasible  # the first state is at exactly 0: an edge
         states, feasible, wishes = states[asked], feasible[asked], tolerances[asked]

@@ -83,39 +83,31 @@ class SklearnScorer:
     Parameters
     ----------
     estimators : list
-        Fitted classifiers. One for all rows, or one for each group code (``per_group``), or
-        several whose logits are averaged (``per_group=False``).
+        Fitted classifiers: one for all rows, or one for each group code.
     positive : label
         The label whose odds are meant.
     method : {"predict_proba", "decision_function", "predict"}
         What scores.
-    per_group : bool
-        Whether the i-th estimator serves the rows of group i alone.
     """
 
-    def __init__(
-        self, estimators: Sequence[Any], *, positive: Any, method: str, per_group: bool = False
-    ) -> None:
+    def __init__(self, estimators: Sequence[Any], *, positive: Any, method: str) -> None:
         self.estimators = list(estimators)
         self.positive = positive
         self.method = method
-        self.per_group = per_group
-
-    def _one(self, estimator: Any, X: Any) -> Floats:
-        return estimator_logits(estimator, X, positive=self.positive, method=self.method)
 
     def logits(self, X: Any, groups: Codes) -> Floats:
         """(n,) log-odds of the positive label."""
-        if not self.per_group:
-            if len(self.estimators) == 1:
-                return self._one(self.estimators[0], X)
-            return np.mean([self._one(estimator, X) for estimator in self.estimators], axis=0)
+        if len(self.estimators) == 1:
+            return self._one(self.estimators[0], X)
         scores = np.empty(len(groups))
         for group, estimator in enumerate(self.estimators):
             rows = np.flatnonzero(groups == group)
             if rows.size:
                 scores[rows] = self._one(estimator, _safe_indexing(X, rows))
         return scores
+
+    def _one(self, estimator: Any, X: Any) -> Floats:
+        return estimator_logits(estimator, X, positive=self.positive, method=self.method)
 
 
 class AveragedScorer:
@@ -127,8 +119,9 @@ class AveragedScorer:
     def logits(self, X: Any, groups: Codes) -> Floats:
         """(n,) mean log-odds of the positive label."""
         scores = np.array([scorer.logits(X, groups) for scorer in self.scorers], np.float64)
-        with np.errstate(invalid="ignore"):  # +inf and -inf: undecided
-            return np.nan_to_num(scores.mean(axis=0), nan=0.0, posinf=np.inf, neginf=-np.inf)
+        with np.errstate(invalid="ignore"):
+            mean = scores.mean(axis=0)
+        return np.where(np.isnan(mean), 0.0, mean)  # +inf and -inf: undecided
 
 
 class PlattMap:
@@ -142,7 +135,9 @@ class PlattMap:
         self.slope, self.intercept = slope, intercept
 
     @classmethod
-    def fit(cls, logits: Any, groups: Codes, positive: NDArray[np.bool_], n_groups: int) -> PlattMap:
+    def fit(
+        cls, logits: Any, groups: Codes, positive: NDArray[np.bool_], n_groups: int
+    ) -> PlattMap:
         """Least log loss in each group, with Platt's smoothed targets."""
         check_same_length(logits, positive, ("logits", "y"))
         lines = [
@@ -153,10 +148,14 @@ class PlattMap:
 
     def __call__(self, logits: Any, groups: Codes) -> Floats:
         """Recalibrated logits; infinite ones stay."""
-        return np.asarray(self.slope[groups] * np.asarray(logits, np.float64) + self.intercept[groups])
+        return np.asarray(
+            self.slope[groups] * np.asarray(logits, np.float64) + self.intercept[groups]
+        )
 
 
-def _fit_line(logits: NDArray[np.floating[Any]], positive: NDArray[np.bool_]) -> tuple[float, float]:
+def _fit_line(
+    logits: NDArray[np.floating[Any]], positive: NDArray[np.bool_]
+) -> tuple[float, float]:
     z = np.clip(logits.astype(np.float64), -30.0, 30.0)  # infinite scores take part, too
     n_positive = int(positive.sum())
     n_negative = len(positive) - n_positive

@@ -7,7 +7,6 @@ trained; everything else is here.
 
 from __future__ import annotations
 
-import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Hashable
 from typing import Any, Self
@@ -23,14 +22,18 @@ from sklearn.utils.validation import _num_samples, check_is_fitted, column_or_1d
 
 from fairdial._validation import (
     check_choice,
+    check_count,
     check_same_length,
+    check_scores,
     check_tolerance,
     encode_groups,
     match_groups,
 )
-from fairdial.errors import BiasedScoresWarning, InvalidInputError
-from fairdial.frontier import Certificate, Frontier, sweep
+from fairdial.criteria import criterion as find_criterion
+from fairdial.errors import BiasedScoresWarning, InvalidInputError, warn
+from fairdial.frontier import Certificate, Frontier
 from fairdial.scorers import PlattMap, Scorer
+from fairdial.sweeping import sweep_codes
 
 Codes = NDArray[np.integer[Any]]
 NOTICEABLE = 3.0  # standard deviations of chance before biased scores are reported
@@ -137,7 +140,9 @@ class DialClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
 
     # ---- calibrate -----------------------------------------------------------------------------
 
-    def calibrate(self, X: Any, y: ArrayLike | None = None, *, sensitive_features: Any = None) -> Self:
+    def calibrate(
+        self, X: Any, y: ArrayLike | None = None, *, sensitive_features: Any = None
+    ) -> Self:
         """Find the frontier anew on held-out rows; the scorer stays as it is.
 
         Parameters
@@ -151,7 +156,7 @@ class DialClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
         """
         self._check_scorer()
         X, sensitive = self._take_groups(X, sensitive_features)
-        X = self._check_features(X, reset=False)
+        X = self._check_features(X, reset=not hasattr(self, "frontier_"))
         if sensitive is None and len(self._dialled_groups()) > 1:
             raise InvalidInputError("`sensitive_features` must be given, as it was before.")
         positive = None if y is None else self._labels(y)
@@ -194,17 +199,17 @@ class DialClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
             elif platt is None:
                 raise InvalidInputError("`y` must be given: recalibrate='group' needs labels once.")
             logits = platt(logits, codes)
-        frontier = sweep(
-            logits,
+        self.frontier_ = sweep_codes(
+            check_scores(logits, "logits of the estimator", nan=False),
             codes,
             positive,
-            criterion=self.criterion,
-            min_count=self.min_count if len(names) > 1 else 1,
+            find_criterion(self.criterion),
+            names,
+            min_count=check_count(self.min_count, "min_count") if len(names) > 1 else 1,
+            certificate=certificate,
+            argument="sensitive_features",
         )
         self.platt_ = platt
-        self.frontier_ = Frontier(
-            frontier.states, frontier.criterion, names, frontier.rows, certificate
-        )
         if platt is None:
             _warn_if_biased(self.frontier_)
         return self
@@ -243,7 +248,9 @@ class DialClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
             The dial: the largest gap that is wished for; one number, or one for each row. The
             constructor's by default.
         """
-        margin = self.decision_function(X, sensitive_features=sensitive_features, tolerance=tolerance)
+        margin = self.decision_function(
+            X, sensitive_features=sensitive_features, tolerance=tolerance
+        )
         return np.asarray(self.classes_[(margin > 0).astype(np.intp)])
 
     def decision_function(
@@ -330,10 +337,9 @@ def _warn_if_biased(frontier: Frontier) -> None:
     flipped = np.abs(last - first).sum()
     gained = (accuracy[best] - accuracy[0]) * frontier.rows.sum()
     if flipped and gained > NOTICEABLE * np.sqrt(flipped):
-        warnings.warn(
+        warn(
             f"accuracy on the calibration rows rises from {accuracy[0]:.4f} to "
             f"{accuracy[best]:.4f} while the gap is being closed: the scores look biased within "
             "groups; recalibrate='group' repairs that",
             BiasedScoresWarning,
-            stacklevel=4,
         )

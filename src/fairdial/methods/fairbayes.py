@@ -153,9 +153,7 @@ class FairBayes(DialClassifier):
         held = _hold_out(cells, share, check_random_state(self.random_state))
         rows = np.setdiff1d(np.arange(len(labels)), held)
         self.scorer_ = self._train(X, labels, codes, rows, len(names))
-        self.estimator_ = (
-            self.scorer_.estimators if self.per_group else self.scorer_.estimators[0]
-        )
+        self.estimator_ = self.scorer_.estimators if self.per_group else self.scorer_.estimators[0]
         logits = self.scorer_.logits(_safe_indexing(X, held), codes[held])
         positive = labels[held] == self.classes_[1]
         return self._set_frontier(logits, codes[held], names, positive, "declared")
@@ -178,7 +176,6 @@ class FairBayes(DialClassifier):
             estimators,
             positive=self.classes_[1],
             method=find_method(estimators[0], self.predict_method),
-            per_group=self.per_group,
         )
 
     def _cross_fit(

@@ -15,7 +15,7 @@ from fairdial.methods.base import split_column
 
 
 class GroupScorer(BaseEstimator):  # type: ignore[misc]
-    """Callable ``scorer(estimator, X, y, sensitive_features=None)``; see :func:`make_group_scorer`."""
+    """Callable ``scorer(estimator, X, y, sensitive_features=None)``."""
 
     __metadata_request__score = {"sensitive_features": True}  # noqa: RUF012
 

@@ -1,0 +1,39 @@
+"""Bootstrap of the frontier: what other calibration rows would have given."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from fairdial.ladders import Floats, Ladder
+from fairdial.paths import Path
+
+ATOMS = 256  # score classes a group: the cost of a replicate doesn't grow with the rows
+
+
+def resampled_accuracy(
+    path: Path, tolerances: Floats, replicates: int, rng: np.random.Generator
+) -> Floats:
+    """(replicates, tolerances) accuracy at each tolerance, the path found anew on drawn rows.
+
+    Rows are drawn with replacement within groups. A replicate in which a group has lost all its
+    counted rows is NaN.
+    """
+    coarse = [ladder.coarsen(ATOMS) for ladder in path.ladders]
+    accuracy = np.full((replicates, len(tolerances)), np.nan)
+    for line in accuracy:
+        drawn = [_resample(ladder, rng) for ladder in coarse]
+        again = Path(drawn, path.criterion, path.dtype)
+        if again.counted.all():
+            selected = again.read(again.first_within(tolerances)[0])[1]  # (m, 2, K)
+            right = (selected[:, 1] - selected[:, 0]).sum(axis=1) + again.rows[0].sum()
+            line[:] = right / again.rows.sum()
+    return accuracy
+
+
+def _resample(ladder: Ladder, rng: np.random.Generator) -> Ladder:
+    """As many rows again, drawn with replacement."""
+    rows = ladder.counts.ravel()
+    total = int(rows.sum())
+    drawn = rng.multinomial(total, rows / total).reshape(ladder.counts.shape)
+    keep = drawn.any(axis=0)
+    return Ladder(ladder.lower[keep], ladder.upper[keep], drawn[:, keep])

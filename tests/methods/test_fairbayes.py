@@ -1,0 +1,512 @@
+from __future__ import annotations
+
+import pickle
+import warnings
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import sklearn
+from scipy import sparse
+from scipy.special import expit
+from sklearn.base import clone
+from sklearn.ensemble import HistGradientBoostingClassifier
+from sklearn.exceptions import NotFittedError
+from sklearn.linear_model import LogisticRegression, RidgeClassifier
+from sklearn.model_selection import GridSearchCV, cross_val_score, cross_validate
+from sklearn.naive_bayes import GaussianNB
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import OneHotEncoder, StandardScaler
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from fairdial import (
+    BiasedScoresWarning,
+    CannotCertifyError,
+    FairBayes,
+    InfeasibleToleranceWarning,
+    InvalidInputError,
+    SmallGroupError,
+    UnknownGroupError,
+    make_group_scorer,
+    sweep,
+)
+from fairdial.datasets import load_adult, load_compas, make_gaussian
+from fairdial.metrics import gap
+
+CRITERIA = ["demographic_parity", "equal_opportunity", "predictive_equality"]
+SAMPLE = make_gaussian(6000, random_state=3)
+TRAIN, TEST = SAMPLE.split(test_size=0.3, random_state=0)
+
+
+def fitted(**params: Any) -> FairBayes:
+    params = {"random_state": 0, "tolerance": 0.05} | params
+    estimator = params.pop("estimator", LogisticRegression())
+    return FairBayes(estimator, **params).fit(TRAIN.X, TRAIN.y, sensitive_features=TRAIN.groups)
+
+
+@parametrize_with_checks(
+    [
+        FairBayes(LogisticRegression(), random_state=0),
+        FairBayes(LogisticRegression(), per_group=True, random_state=0),
+        FairBayes(GaussianNB(), cv=2, random_state=0),
+        FairBayes(RidgeClassifier(), recalibrate="group", random_state=0),
+    ]
+)
+def test_scikit_learns_own_checks_pass(estimator: Any, check: Any) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the checks provoke the wrapped estimators' warnings
+        check(estimator)
+
+
+# ---- the dial ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("criterion", CRITERIA)
+@pytest.mark.parametrize("tolerance", [0.02, 0.1, 0.2])
+def test_the_tolerance_holds_on_the_calibration_rows(criterion: str, tolerance: float) -> None:
+    dial = FairBayes(LogisticRegression().fit(TRAIN.X, TRAIN.y), criterion=criterion, prefit=True)
+    dial.fit(TEST.X, TEST.y, sensitive_features=TEST.groups)
+    decisions = dial.predict(TEST.X, sensitive_features=TEST.groups, tolerance=tolerance)
+    point = dial.frontier_.at(tolerance)
+    counted = gap(TEST.y, decisions, sensitive_features=TEST.groups, criterion=criterion)
+    assert counted <= tolerance
+    assert counted == pytest.approx(point.gap, abs=1e-15)
+    assert (decisions == TEST.y).mean() == point.accuracy
+
+
+def test_turning_the_dial_trains_nothing_again() -> None:
+    dial = fitted()
+    before = pickle.dumps(dial.estimator_)
+    for tolerance in (0.01, 0.1, 0.3):
+        dial.predict(TEST.X, sensitive_features=TEST.groups, tolerance=tolerance)
+    assert pickle.dumps(dial.estimator_) == before
+
+
+def test_calibration_rows_are_not_training_rows() -> None:
+    class Remembers(LogisticRegression):
+        def fit(self, X: Any, y: Any) -> Any:
+            self.seen_ = set(X.index)
+            return super().fit(X, y)
+
+        def predict_proba(self, X: Any) -> Any:
+            assert not self.seen_ & set(X.index)
+            return super().predict_proba(X)
+
+    dial = fitted(estimator=Remembers(), calibration=0.25)
+    assert len(dial.estimator_.seen_) + dial.frontier_.rows.sum() == len(TRAIN)
+    assert dial.frontier_.rows.sum() == pytest.approx(0.25 * len(TRAIN), abs=4)
+    fitted(estimator=Remembers(), cv=3)  # out-of-fold: the assertion above holds there, too
+
+
+def test_one_tolerance_a_row_is_row_by_row() -> None:
+    dial = fitted()
+    wishes = np.linspace(0.01, 0.4, len(TEST))
+    at_once = dial.predict(TEST.X, sensitive_features=TEST.groups, tolerance=wishes)
+    for i in range(0, len(TEST), 97):
+        row = dial.predict(
+            TEST.X.iloc[[i]], sensitive_features=TEST.groups[[i]], tolerance=wishes[i]
+        )
+        assert row[0] == at_once[i]
+
+
+def test_a_rows_decision_does_not_depend_on_who_else_is_asked() -> None:
+    dial = fitted(estimator=HistGradientBoostingClassifier(max_iter=20))
+    everybody = dial.predict(TEST.X, sensitive_features=TEST.groups)
+    some = np.arange(0, len(TEST), 7)
+    alone = dial.predict(TEST.X.iloc[some], sensitive_features=TEST.groups[some])
+    assert np.array_equal(everybody[some], alone)
+
+
+def test_the_margin_is_positive_exactly_where_the_positive_label_is_given() -> None:
+    dial = fitted(estimator=HistGradientBoostingClassifier(max_iter=20))
+    for tolerance in (0.0, 0.1, 1.0):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", InfeasibleToleranceWarning)
+            options = {"sensitive_features": TEST.groups, "tolerance": tolerance}
+            margin = dial.decision_function(TEST.X, **options)
+            decisions = dial.predict(TEST.X, **options)
+        assert np.array_equal(margin > 0, decisions == 1)
+
+
+def test_at_tolerance_one_the_estimator_decides_alone() -> None:
+    dial = fitted()
+    free = dial.predict(TEST.X, sensitive_features=TEST.groups, tolerance=1.0)
+    assert np.array_equal(free, dial.estimator_.predict(TEST.X))
+    assert dial.thresholds(1.0) == {"group 0": 0.0, "group 1": 0.0}
+
+
+def test_thresholds_and_scores_follow_the_tolerance() -> None:
+    dial = fitted()
+    assert dial.thresholds() == dial.thresholds(0.05)
+    low, high = dial.thresholds(0.05).values()
+    assert low < 0 < high  # group 1 is selected more often
+    score = dial.score(TEST.X, TEST.y, sensitive_features=TEST.groups, tolerance=0.3)
+    free = dial.predict(TEST.X, sensitive_features=TEST.groups, tolerance=0.3)
+    assert score == (free == TEST.y).mean()
+
+
+def test_the_dial_equals_a_sweep_of_precomputed_scores() -> None:
+    model = LogisticRegression().fit(TRAIN.X, TRAIN.y)
+    dial = FairBayes(model, prefit=True, predict_method="decision_function", tolerance=0.07)
+    dial.fit(TEST.X, TEST.y, sensitive_features=TEST.groups)
+    logits = model.decision_function(TEST.X)
+    frontier = sweep(logits, TEST.groups, TEST.y)
+    assert np.array_equal(
+        frontier.decide(logits, TEST.groups, 0.07),
+        dial.predict(TEST.X, sensitive_features=TEST.groups) == 1,
+    )
+
+
+def test_true_logits_lie_on_the_exact_frontier_within_sampling_error() -> None:
+    from fairdial.datasets import GaussianLaw
+
+    law = GaussianLaw()
+    sample = law.sample(200_000, random_state=1)
+    for criterion in CRITERIA:
+        frontier = sweep(sample.logits, sample.groups, sample.y, criterion=criterion)
+        for tolerance in (0.05, 0.15):
+            exact, point = law.at(criterion, tolerance), frontier.at(tolerance)
+            assert point.setting == pytest.approx(exact.t, abs=0.01)
+            assert point.accuracy == pytest.approx(exact.accuracy, abs=0.005)
+            assert np.allclose(point.thresholds, exact.thresholds, atol=0.06)
+
+
+# ---- ways of fitting ---------------------------------------------------------------------------
+
+
+def test_labels_may_be_of_any_type() -> None:
+    for labels in (np.array(["no", "yes"]), np.array([False, True]), np.array([-1, 1])):
+        dial = FairBayes(LogisticRegression(), random_state=0, tolerance=0.05)
+        dial.fit(TRAIN.X, labels[TRAIN.y], sensitive_features=TRAIN.groups)
+        decisions = dial.predict(TEST.X, sensitive_features=TEST.groups)
+        assert set(decisions) <= set(labels.tolist())
+        plain = fitted().predict(TEST.X, sensitive_features=TEST.groups)
+        assert np.array_equal(decisions, labels[plain])
+
+
+LARGE = [
+    f"{race} & {sex}" for race in ("African-American", "Caucasian") for sex in ("Female", "Male")
+]
+
+
+def test_groups_may_be_columns_of_a_frame() -> None:
+    data = load_compas(sensitive=["race", "sex"])
+    data = data.subset(np.isin(data.groups, LARGE))
+    frame = pd.DataFrame({"text": data.groups})
+    two = frame["text"].str.split(" & ", expand=True)
+    numbers = data.X.select_dtypes("number")
+    dial = FairBayes(LogisticRegression(max_iter=500), random_state=0, tolerance=0.1)
+    by_text = clone(dial).fit(numbers, data.y, sensitive_features=data.groups)
+    by_columns = clone(dial).fit(numbers, data.y, sensitive_features=two)
+    assert by_text.frontier_.groups == by_columns.frontier_.groups
+    assert list(by_text.frontier_.groups) == LARGE
+    assert np.array_equal(by_text.frontier_.gap, by_columns.frontier_.gap)
+
+
+def test_a_model_for_each_group_is_trained_on_that_group() -> None:
+    dial = fitted(per_group=True, calibration=0.2)
+    assert len(dial.estimator_) == 2
+    assert dial.estimator_[0].coef_ != dial.estimator_[1].coef_
+    with pytest.raises(UnknownGroupError, match="'group 2'"):
+        dial.calibrate(TEST.X, TEST.y, sensitive_features=np.full(len(TEST), "group 2"))
+
+
+def test_cross_fitting_uses_all_rows_and_supports_no_confidence_statement() -> None:
+    dial = fitted(cv=4)
+    assert dial.frontier_.rows.sum() == len(TRAIN)
+    assert len(dial.estimator_) == 4
+    with pytest.raises(CannotCertifyError, match="cross-fitted"):
+        dial.frontier_.at(0.1, confidence=0.95)
+    dial.calibrate(TEST.X, TEST.y, sensitive_features=TEST.groups)  # held-out rows: it does
+    assert dial.frontier_.at(0.2, confidence=0.9).certified_gap == 0.2
+
+
+def test_calibrating_again_keeps_the_model_and_needs_no_labels_for_parity() -> None:
+    dial = fitted()
+    model = dial.estimator_
+    dial.calibrate(TEST.X, sensitive_features=TEST.groups)
+    assert dial.estimator_ is model
+    assert dial.frontier_.accuracy is None
+    decisions = dial.predict(TEST.X, sensitive_features=TEST.groups, tolerance=0.03)
+    assert gap(TEST.y, decisions, sensitive_features=TEST.groups) <= 0.03
+    with pytest.raises(InvalidInputError, match="`y` must be given"):
+        fitted(criterion="equal_opportunity").calibrate(TEST.X, sensitive_features=TEST.groups)
+
+
+def test_a_fitted_model_can_be_calibrated_at_once() -> None:
+    model = LogisticRegression().fit(TRAIN.X, TRAIN.y)
+    dial = FairBayes(model, prefit=True).calibrate(TEST.X, TEST.y, sensitive_features=TEST.groups)
+    assert dial.frontier_.at(0.1).gap <= 0.1
+    with pytest.raises(InvalidInputError, match="`estimator` must be fitted already"):
+        FairBayes(LogisticRegression(), prefit=True).fit(
+            TEST.X, TEST.y, sensitive_features=TEST.groups
+        )
+
+
+def test_a_plain_object_with_scores_is_enough_for_prefit() -> None:
+    class Scores:
+        def decision_function(self, X: Any) -> Any:
+            return X["x"].to_numpy() * 2.0
+
+    dial = FairBayes(Scores(), prefit=True, tolerance=0.1)
+    dial.fit(TEST.X, TEST.y, sensitive_features=TEST.groups)
+    assert dial.predict(TEST.X, sensitive_features=TEST.groups).mean() > 0
+
+
+class Biased:
+    """Right scores, less an intercept in one group."""
+
+    classes_ = np.array([0, 1])
+
+    def decision_function(self, X: Any) -> Any:
+        return X["z"].to_numpy() - 1.5 * X["high"].to_numpy()
+
+
+def biased_rows(n: int, seed: int) -> tuple[pd.DataFrame, np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(seed)
+    high = rng.integers(0, 2, n)
+    z = rng.normal(size=n) * 1.5 + 0.8 * high
+    return pd.DataFrame({"z": z, "high": high}), (rng.random(n) < expit(z)).astype(int), high
+
+
+def test_biased_scores_are_noticed_and_recalibration_repairs_them() -> None:
+    X, y, groups = biased_rows(20_000, 0)
+    X_new, y_new, groups_new = biased_rows(20_000, 1)
+    dial = FairBayes(Biased(), prefit=True, tolerance=0.1)
+    with pytest.warns(BiasedScoresWarning, match="recalibrate='group'"):
+        plain = clone_prefit(dial).fit(X, y, sensitive_features=groups)
+    mended = clone_prefit(dial, recalibrate="group").fit(X, y, sensitive_features=groups)
+    better = mended.score(X_new, y_new, sensitive_features=groups_new)
+    assert better > plain.score(X_new, y_new, sensitive_features=groups_new) + 0.005
+    assert mended.frontier_.at(0.1).gap <= 0.1
+    assert mended.frontier_.certificate == "simultaneous"
+
+
+def clone_prefit(dial: FairBayes, **params: Any) -> FairBayes:
+    return FairBayes(dial.estimator, **({"prefit": True, "tolerance": dial.tolerance} | params))
+
+
+def test_recalibration_without_labels_keeps_the_lines_found_before() -> None:
+    X, y, groups = biased_rows(5000, 0)
+    dial = FairBayes(Biased(), prefit=True, recalibrate="group", tolerance=0.1)
+    with pytest.raises(InvalidInputError, match="needs labels once"):
+        dial.calibrate(X, sensitive_features=groups)
+    dial.fit(X, y, sensitive_features=groups)
+    lines = dial.platt_
+    dial.calibrate(X, sensitive_features=groups)
+    assert dial.platt_ is lines
+    assert dial.frontier_.certificate == "declared"
+
+
+# ---- scikit-learn's tools ----------------------------------------------------------------------
+
+
+def test_it_works_as_the_last_step_of_a_pipeline() -> None:
+    pipe = make_pipeline(StandardScaler(), FairBayes(LogisticRegression(), random_state=0))
+    pipe.fit(TRAIN.X, TRAIN.y, fairbayes__sensitive_features=TRAIN.groups)
+    decisions = pipe.predict(TEST.X, sensitive_features=TEST.groups, tolerance=0.1)
+    assert decisions.shape == TEST.y.shape
+
+
+def test_it_wraps_a_pipeline_over_a_table_of_text_and_numbers() -> None:
+    data = load_adult().subset(np.arange(4000))
+    model = make_pipeline(OneHotEncoder(handle_unknown="ignore"), LogisticRegression(max_iter=200))
+    dial = FairBayes(model, random_state=0, tolerance=0.05)
+    dial.fit(data.X, data.y, sensitive_features=data.groups)
+    assert dial.predict(data.X, sensitive_features=data.groups).mean() > 0.05
+
+
+def test_the_sensitive_column_gives_the_groups_and_is_not_a_feature() -> None:
+    frame = TRAIN.X.assign(group=TRAIN.groups)
+    dial = FairBayes(LogisticRegression(), sensitive_column="group", random_state=0, tolerance=0.05)
+    dial.fit(frame, TRAIN.y)
+    new = TEST.X.assign(group=TEST.groups)
+    assert np.array_equal(
+        dial.predict(new), fitted().predict(TEST.X, sensitive_features=TEST.groups)
+    )
+    by_place = clone(dial).set_params(sensitive_column=1)
+    array = np.column_stack([TRAIN.X.to_numpy(), TRAIN.groups == "group 1"])
+    by_place.fit(array, TRAIN.y)
+    assert by_place.frontier_.groups == (0.0, 1.0)
+    with pytest.raises(InvalidInputError, match="`sensitive_column` must be among the columns"):
+        clone(dial).set_params(sensitive_column="sex").fit(frame, TRAIN.y)
+    with pytest.raises(InvalidInputError, match="must be left out"):
+        dial.predict(new, sensitive_features=TEST.groups)
+
+
+def test_model_selection_works_without_routing() -> None:
+    frame = SAMPLE.X.assign(group=SAMPLE.groups)
+    dial = FairBayes(LogisticRegression(), sensitive_column="group", random_state=0)
+    search = GridSearchCV(
+        dial,
+        {"tolerance": [0.05, 0.3], "estimator__C": [0.1, 1.0]},
+        scoring={
+            "accuracy": make_group_scorer(),
+            "gap": make_group_scorer(gap, greater_is_better=False),
+        },
+        refit="accuracy",
+        cv=3,
+    ).fit(frame, SAMPLE.y)
+    assert search.best_params_["tolerance"] == 0.3
+    gaps = -search.cv_results_["mean_test_gap"]
+    wide = search.cv_results_["param_tolerance"].astype(float) == 0.3
+    assert gaps[wide].min() > gaps[~wide].max()
+    plain = cross_val_score(dial.set_params(tolerance=0.2), frame, SAMPLE.y, cv=3)
+    assert plain.min() > 0.6
+
+
+def test_model_selection_works_with_routing() -> None:
+    with sklearn.config_context(enable_metadata_routing=True):
+        results = cross_validate(
+            FairBayes(LogisticRegression(), random_state=0, tolerance=0.1),
+            SAMPLE.X,
+            SAMPLE.y,
+            params={"sensitive_features": SAMPLE.groups},
+            scoring={
+                "own": make_group_scorer(gap, greater_is_better=False, criterion=CRITERIA[0]),
+                "accuracy": make_group_scorer(tolerance=0.3),
+            },
+            cv=3,
+        )
+        assert results["test_own"].min() > -0.25
+        scores = cross_val_score(
+            FairBayes(LogisticRegression(), random_state=0, tolerance=0.1),
+            SAMPLE.X,
+            SAMPLE.y,
+            params={"sensitive_features": SAMPLE.groups},
+            cv=3,
+        )
+        assert scores.min() > 0.6
+        pipe = make_pipeline(StandardScaler(), FairBayes(LogisticRegression(), tolerance=0.1))
+        pipe.fit(TRAIN.X, TRAIN.y, sensitive_features=TRAIN.groups)
+        pipe.predict(TEST.X, sensitive_features=TEST.groups, tolerance=0.2)
+
+
+def test_clones_and_pickles_decide_the_same() -> None:
+    dial = fitted(criterion="equal_opportunity")
+    again = pickle.loads(pickle.dumps(dial))
+    anew = clone(dial).fit(TRAIN.X, TRAIN.y, sensitive_features=TRAIN.groups)
+    for other in (again, anew):
+        assert np.array_equal(
+            other.predict(TEST.X, sensitive_features=TEST.groups),
+            dial.predict(TEST.X, sensitive_features=TEST.groups),
+        )
+
+
+def test_sparse_features_are_fine_where_the_estimator_takes_them() -> None:
+    X = sparse.coo_matrix(TRAIN.X.to_numpy())
+    dial = FairBayes(LogisticRegression(), random_state=0, tolerance=0.1)
+    dial.fit(X, TRAIN.y, sensitive_features=TRAIN.groups)
+    assert dial.predict(X, sensitive_features=TRAIN.groups).shape == TRAIN.y.shape
+
+
+# ---- bad input ---------------------------------------------------------------------------------
+
+ONE_CLASS = np.zeros(len(TRAIN), int)
+SMALL = np.where(np.arange(len(TRAIN)) < 20, "tiny", TRAIN.groups)
+
+
+@pytest.mark.parametrize(
+    ("params", "rows", "message"),
+    [
+        ({}, {"y": ONE_CLASS}, "`y` must hold two classes, got one class only"),
+        ({}, {"y": np.arange(len(TRAIN)) % 3}, "`y` must hold two classes, got 3"),
+        ({}, {"y": TRAIN.y[:-1]}, "`X` and `y` must describe the same rows"),
+        ({}, {"groups": TRAIN.groups[:-1]}, "`X` and `sensitive_features` must describe"),
+        ({}, {"groups": SMALL}, "at least min_count=30 .* got fewer in 'tiny'"),
+        ({}, {"groups": np.where(SMALL == "tiny", None, SMALL)}, "`sensitive_features` must name"),
+        ({"calibration": 0}, {}, "`calibration` must lie strictly between 0 and 1, got 0"),
+        ({"cv": 1}, {}, "`cv` must be a whole number >= 2, got 1"),
+        ({"cv": 2000}, {}, "`cv` must be at most the rows of the smallest"),
+        ({"criterion": "fairness"}, {}, "`criterion` must be one of demographic_parity"),
+        ({"recalibrate": "all"}, {}, "`recalibrate` must be one of None, 'group'"),
+        ({"predict_method": "guess"}, {}, "`predict_method` must be one of 'auto'"),
+        ({"min_count": 0}, {}, "`min_count` must be a whole number >= 1, got 0"),
+        ({"prefit": True, "cv": 3}, {}, "`prefit` must be False"),
+    ],
+)
+def test_fit_refuses_with_a_message_that_names_the_argument(
+    params: dict[str, Any], rows: dict[str, Any], message: str
+) -> None:
+    dial = FairBayes(LogisticRegression(), random_state=0, **params)
+    with pytest.raises(InvalidInputError, match=message):
+        dial.fit(
+            TRAIN.X, rows.get("y", TRAIN.y), sensitive_features=rows.get("groups", TRAIN.groups)
+        )
+    assert not hasattr(dial, "frontier_")
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "message"),
+    [
+        ({"sensitive_features": None}, InvalidInputError, "`sensitive_features` must be given"),
+        ({"tolerance": 1.3}, InvalidInputError, r"`tolerance` must lie in \[0, 1\], got 1.3"),
+        ({"tolerance": -0.1}, InvalidInputError, r"`tolerance` must lie in \[0, 1\], got -0.1"),
+        ({"tolerance": np.nan}, InvalidInputError, r"`tolerance` must lie in \[0, 1\], got nan"),
+        ({"tolerance": "loose"}, InvalidInputError, "`tolerance` must be a number"),
+        ({"tolerance": [0.1, 0.2]}, InvalidInputError, "`X` and `tolerance` must describe"),
+        (
+            {"sensitive_features": np.full(len(TEST), "group 9")},
+            UnknownGroupError,
+            "'group 9'; known are 'group 0', 'group 1'",
+        ),
+        (
+            {"sensitive_features": TEST.groups[:5]},
+            InvalidInputError,
+            "`X` and `sensitive_features` must describe the same rows",
+        ),
+    ],
+)
+def test_predict_refuses_with_a_message_that_names_the_argument(
+    options: dict[str, Any], error: type[Exception], message: str
+) -> None:
+    dial = fitted()
+    with pytest.raises(error, match=message):
+        dial.predict(TEST.X, **({"sensitive_features": TEST.groups} | options))
+
+
+def test_an_unfitted_dial_says_so() -> None:
+    for method in ("predict", "decision_function"):
+        with pytest.raises(NotFittedError):
+            getattr(FairBayes(LogisticRegression()), method)(TEST.X)
+    with pytest.raises(NotFittedError):
+        FairBayes(LogisticRegression()).calibrate(TEST.X)
+    with pytest.raises(NotFittedError):
+        FairBayes(LogisticRegression()).thresholds()
+
+
+def test_a_small_group_error_is_of_its_own_class() -> None:
+    with pytest.raises(SmallGroupError, match="Merge small groups"):
+        FairBayes(LogisticRegression(), random_state=0).fit(
+            TRAIN.X, TRAIN.y, sensitive_features=SMALL
+        )
+
+
+def test_nan_scores_and_bad_probabilities_of_an_estimator_are_refused() -> None:
+    class Bad:
+        classes_ = np.array([0, 1])
+
+        def __init__(self, value: float) -> None:
+            self.value = value
+
+        def predict_proba(self, X: Any) -> Any:
+            return np.full((len(X), 2), self.value)
+
+    for value, message in ((np.nan, "must not hold NaN"), (1.2, r"must lie in \[0, 1\], got 1.2")):
+        with pytest.raises(
+            InvalidInputError, match=f"predict_proba of `estimator` {message}|{message}"
+        ):
+            FairBayes(Bad(value), prefit=True).fit(TEST.X, TEST.y, sensitive_features=TEST.groups)
+
+
+def test_calibrating_without_the_groups_is_not_taken_for_one_group() -> None:
+    with pytest.raises(InvalidInputError, match="`sensitive_features` must be given"):
+        fitted().calibrate(TEST.X, TEST.y)
+
+
+def test_the_warning_for_an_unreachable_tolerance_points_at_the_users_line() -> None:
+    dial = fitted()
+    with pytest.warns(InfeasibleToleranceWarning) as seen:
+        dial.predict(TEST.X, sensitive_features=TEST.groups, tolerance=0.0)
+    assert [w.filename for w in seen] == [__file__]
