@@ -7,16 +7,13 @@ from __future__ import annotations
 
 import numbers
 from collections.abc import Hashable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
 from fairdial.errors import InvalidInputError, SmallGroupError, UnknownGroupError
-
-if TYPE_CHECKING:
-    from fairdial.criteria import Criterion
 
 Codes = NDArray[np.integer[Any]]
 
@@ -234,25 +231,25 @@ def match_groups(
 def check_group_counts(
     counted: NDArray[np.integer[Any]],
     names: Sequence[Hashable],
-    criterion: Criterion,
     *,
+    criterion: str,
+    label: int | None,
     min_count: int,
     name: str = "groups",
 ) -> None:
-    """Every group has rows that count for the criterion, and enough of them."""
-    label = criterion.rates[0].counted
+    """Every group has rows that count for the criterion (with this label), and enough of them."""
     counts = dict(zip(names, counted.tolist(), strict=True))
     empty = [repr(group) for group, count in counts.items() if count == 0]
     if empty:
         raise InvalidInputError(
-            f"`{name}`: {', '.join(empty)} must have rows that count for {criterion.name}, got "
+            f"`{name}`: {', '.join(empty)} must have rows that count for {criterion}, got "
             + ("none." if label is None else f"none with label {label}.")
         )
     small = [f"{group!r} ({count})" for group, count in counts.items() if count < min_count]
     if small:
         raise SmallGroupError(
             f"`{name}`: every group must have at least min_count={min_count} rows that count "
-            f"for {criterion.name}, got fewer in {', '.join(small)}. Merge small groups, leave "
+            f"for {criterion}, got fewer in {', '.join(small)}. Merge small groups, leave "
             "them out by name, or lower `min_count`: a single row of a tiny group can move "
             "everybody else."
         )

@@ -32,8 +32,8 @@ def resampled_accuracy(
 
 def _resample(ladder: Ladder, rng: np.random.Generator) -> Ladder:
     """As many rows again, drawn with replacement."""
-    rows = ladder.counts.ravel()
-    total = int(rows.sum())
-    drawn = rng.multinomial(total, rows / total).reshape(ladder.counts.shape)
+    counts = ladder.counts
+    total = int(counts.sum())
+    drawn = rng.multinomial(total, counts.ravel() / total).reshape(counts.shape)
     keep = drawn.any(axis=0)
-    return Ladder(ladder.lower[keep], ladder.upper[keep], drawn[:, keep])
+    return Ladder.of_counts(ladder.lower[keep], ladder.upper[keep], drawn[:, keep])

@@ -512,7 +512,7 @@ def _read_ladder(item: dict[str, Any]) -> Ladder:
         raise ValueError("ladder columns of different lengths")
     if np.any(np.diff(lower) >= 0) or np.any(counts < 0) or np.any(lower > upper):
         raise ValueError("ladder out of order")
-    return Ladder(lower, upper, counts)
+    return Ladder.of_counts(lower, upper, counts)
 
 
 def decide(

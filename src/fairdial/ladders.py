@@ -39,28 +39,38 @@ class Ladder:
     ----------
     lower, upper : (m,) float64
         Smallest and largest score of each atom; one array where every atom is one score.
-    counts : (L, m) int64
-        Rows of each atom by label; L is 1 where labels are unknown.
+    selected : (L, m + 1) int64
+        Rows above the threshold at each rank, by label; L is 1 where labels are unknown.
     """
 
     lower: Floats
     upper: Floats
-    counts: Counts
+    selected: Counts
+
+    @classmethod
+    def of_counts(cls, lower: Floats, upper: Floats, counts: Counts) -> Ladder:
+        """From the rows of each atom by label, (L, m)."""
+        selected = np.zeros((len(counts), len(lower) + 1), np.int64)
+        np.cumsum(counts, axis=1, out=selected[:, 1:])
+        return cls(lower, upper, selected)
 
     def __len__(self) -> int:
         return len(self.lower)
+
+    @property
+    def counts(self) -> Counts:
+        """(L, m) rows of each atom by label."""
+        return np.diff(self.selected, axis=1)
+
+    @property
+    def rows(self) -> Counts:
+        """(L,) rows by label."""
+        return self.selected[:, -1]
 
     @cached_property
     def wide(self) -> NDArray[np.bool_]:
         """(m,) which atoms are more than one score."""
         return self.lower < self.upper
-
-    @cached_property
-    def selected(self) -> Counts:
-        """(L, m + 1): rows selected at each rank, by label."""
-        sums = np.zeros((len(self.counts), len(self) + 1), np.int64)
-        np.cumsum(self.counts, axis=1, out=sums[:, 1:])
-        return sums
 
     @cached_property
     def above(self) -> Floats:
@@ -86,52 +96,53 @@ class Ladder:
         """About ``atoms`` wide atoms with equal numbers of rows; 0 stays an edge."""
         if len(self) <= atoms:
             return self
-        rows = self.counts.sum(axis=0)
-        target = np.linspace(0, rows.sum(), atoms + 1)[1:-1]
-        cuts = np.searchsorted(np.cumsum(rows), target)
+        rows = self.selected.sum(axis=0)
+        cuts = np.searchsorted(rows, np.linspace(0, rows[-1], atoms + 1)[:-1])
         borders = self.rank([np.finfo(np.float64).max, 0.0, -np.inf])  # infinite scores stay apart
-        cuts = np.unique(np.concatenate(([0], cuts + 1, borders)))
+        cuts = np.unique(np.concatenate((cuts, borders)))
         cuts = cuts[cuts < len(self)]
-        ends = np.append(cuts[1:], len(self)) - 1
-        return Ladder(
-            self.lower[ends], self.upper[cuts], np.add.reduceat(self.counts, cuts, axis=1)
-        )
+        ends = np.append(cuts[1:], len(self))
+        selected = self.selected[:, np.append(cuts, len(self))]
+        return Ladder(self.lower[ends - 1], self.upper[cuts], selected)
 
 
 def _ladder(scores: Sequence[Scores]) -> Ladder:
     """Ladder of one group from its scores by label."""
-    runs = [np.sort(run.astype(np.float64)) for run in scores]
-    merged = np.concatenate(runs)
-    labels = None
+    runs = [np.sort(run.astype(np.float64, copy=False)) for run in scores]
+    merged, labels = runs[0], None
     if len(runs) > 1:
+        merged = np.concatenate(runs)
         order = np.argsort(merged, kind="stable")  # merges the sorted runs
-        merged, labels = merged[order], order >= len(runs[0])
+        merged, labels = merged.take(order), order >= len(runs[0])
     merged += 0.0  # -0.0 and 0.0 are one score
     ends = np.ones(len(merged), np.bool_)
     np.not_equal(merged[1:], merged[:-1], out=ends[:-1])
-    last = np.flatnonzero(ends)  # of each atom
-    sums = [last + 1]
+    last = np.flatnonzero(ends)  # row of each atom, ascending
+    below = np.zeros((len(runs), len(last) + 1), np.int64)  # rows of the first atoms
+    below[0, 1:] = last + 1
     if labels is not None:
-        positive = np.cumsum(labels)[last]
-        sums = [last + 1 - positive, positive]
-    counts = np.diff(np.array(sums, np.int64), axis=1, prepend=0)
-    values = merged[last][::-1].copy()
-    return Ladder(values, values, np.ascontiguousarray(counts[:, ::-1]))
+        below[1, 1:] = np.cumsum(labels, dtype=np.int64).take(last)
+        below[0] -= below[1]
+    values = merged.take(last)[::-1].copy()
+    return Ladder(values, values, below[:, -1:] - below[:, ::-1])
 
 
 def _split_runs(
     logits: Scores, codes: NDArray[Any], positive: NDArray[np.bool_] | None, n_groups: int
 ) -> list[list[Scores]]:
     """Scores by group and label."""
-    cells = codes if positive is None else codes * np.uint16(2) + positive
     n_labels = 1 if positive is None else 2
     n_cells = n_groups * n_labels
-    if n_cells <= 4:
-        runs = [logits[cells == cell] for cell in range(n_cells)]
+    cells = codes.astype(np.uint16) if n_cells > 2**8 else codes.astype(np.uint8)
+    if positive is not None:
+        cells *= 2
+        cells += positive
+    if n_cells <= 4:  # taking by position is faster than by mask
+        runs = [logits.take(np.flatnonzero(cells == cell)) for cell in range(n_cells)]
     else:
-        order = np.argsort(cells.astype(np.uint16), kind="stable")  # radix sort
+        order = np.argsort(cells, kind="stable")  # radix sort
         sizes = np.bincount(cells, minlength=n_cells)
-        runs = np.split(logits[order], np.cumsum(sizes)[:-1])
+        runs = np.split(logits.take(order), np.cumsum(sizes)[:-1])
     return [runs[i : i + n_labels] for i in range(0, n_cells, n_labels)]
 
 
@@ -192,7 +203,7 @@ class Histogram:
         lower = np.nextafter((upper - 1 / SCALE).astype(self._logits.dtype), np.inf)
         lower = lower.astype(np.float64)
         upper[bins == 0], lower[bins == (1 << BITS) - 1] = np.inf, -np.inf
-        return Ladder(lower, upper, counts[:, bins])
+        return Ladder.of_counts(lower, upper, counts[:, bins])
 
     def split(self, wanted: Sequence[Indices]) -> None:
         """Open the wide atoms at these positions of each ladder into their distinct scores."""
@@ -202,12 +213,15 @@ class Histogram:
         for group, (ladder, atoms) in enumerate(zip(self.ladders, wanted, strict=True)):
             cells[group][:, _bin_of(ladder.upper[atoms])] = True
         rows = np.flatnonzero(np.take(flags, self._keys))
-        logits = self._logits[rows].astype(np.float64)
-        cell = self._keys[rows] >> BITS
+        logits = self._logits.take(rows)
+        cell = self._keys.take(rows) >> BITS
         for group, atoms in enumerate(wanted):
             if len(atoms) == 0:
                 continue
-            runs = [logits[cell == group * n_labels + label] for label in range(n_labels)]
+            runs = [
+                logits.take(np.flatnonzero(cell == group * n_labels + label))
+                for label in range(n_labels)
+            ]
             self.ladders[group] = _replace(self.ladders[group], atoms, _ladder(runs))
 
 
@@ -225,4 +239,4 @@ def _replace(ladder: Ladder, atoms: Indices, fine: Ladder) -> Ladder:
     upper = np.concatenate((ladder.upper[keep], fine.upper))
     counts = np.concatenate((ladder.counts[:, keep], fine.counts), axis=1)
     order = np.argsort(-upper, kind="stable")
-    return Ladder(lower[order], upper[order], counts[:, order])
+    return Ladder.of_counts(lower[order], upper[order], counts[:, order])

@@ -31,7 +31,7 @@ LARGEST_PRICE = 1e300  # finite stand-in where exp overflows: differences of pri
 
 def count_rows(ladders: Sequence[Ladder]) -> Counts:
     """(L, K) rows by label and group."""
-    return np.stack([ladder.counts.sum(axis=1) for ladder in ladders], axis=1)
+    return np.stack([ladder.rows for ladder in ladders], axis=1)
 
 
 def count_for(criterion: Criterion, rows: Counts) -> Counts:
@@ -57,23 +57,27 @@ class _Steps:
     """One group's counted atoms: rates by rank, prices, and where the free state stands."""
 
     def __init__(self, ladder: Ladder, rate: Rate, share: float) -> None:
-        counted = ladder.counts.sum(axis=0) if rate.counted is None else ladder.counts[rate.counted]
-        self.all_counted = bool(np.all(counted > 0))
-        self.atoms = np.arange(len(ladder)) if self.all_counted else np.flatnonzero(counted)
-        rows = np.zeros(len(self.atoms) + 1, np.int64)
-        np.cumsum(counted[self.atoms], out=rows[1:])
-        self.rates: Floats = rows / rows[-1]  # (M + 1,)
-        self.lower, self.upper = ladder.lower[self.atoms], ladder.upper[self.atoms]
-        self.free = int(np.searchsorted(-self.lower, 0.0, side="left"))  # rank at threshold 0
         self._rate, self._share, self._size = rate, share, len(ladder)
+        self.lower, self.upper = ladder.lower, ladder.upper
+        if rate.counted is None:
+            self.atoms = None  # every atom counts
+            rows = ladder.selected.sum(axis=0)
+        else:
+            rows = ladder.selected[rate.counted]
+            self.atoms = np.flatnonzero(rows[1:] != rows[:-1])
+            self.lower, self.upper = self.lower[self.atoms], self.upper[self.atoms]
+            rows = np.concatenate((rows[:1], rows[self.atoms + 1]))
+        self.rates: Floats = rows / rows[-1]  # (M + 1,)
+        self.free = int(np.searchsorted(-self.lower, 0.0, side="left"))  # rank at threshold 0
 
     @cached_property
     def _borders(self) -> Indices:
-        return np.concatenate(([-1], self.atoms, [self._size]))
+        atoms = np.arange(self._size) if self.atoms is None else self.atoms
+        return np.concatenate(([-1], atoms, [self._size]))
 
     def window(self, ranks: Indices) -> tuple[Indices, Indices]:
         """First and last rank on the whole ladder at each rank among the counted atoms."""
-        if self.all_counted:
+        if self.atoms is None:
             return ranks, ranks
         return self._borders[ranks] + 1, self._borders[ranks + 1]
 
@@ -341,35 +345,40 @@ class Path(States):
 
     def _targets(self, states: Indices, ranks: Indices) -> Floats:
         """(s, K) where the thresholds want to stand, before ranks have their say."""
-        with np.errstate(divide="ignore", over="ignore"):
-            if self.n_groups == 2:  # eq:thresh_new: both groups follow one t
-                t = self.setting[states][:, None] * np.array([-1.0, 1.0])
-                low, high = self._rate.domain
-                return np.asarray(self._rate.link(np.clip(t / self.shares, low, high)))
-            targets = np.zeros(ranks.shape)
-            for a, steps in enumerate(self._steps):  # the middle of the group's own step
-                moved = np.flatnonzero(ranks[:, a] != steps.free)
-                r = ranks[moved, a]
-                first, last = steps.window(r)
-                ends = np.stack((self.ladders[a].above[first], self.ladders[a].below[last]))
-                unit = np.clip(self._rate.inverse(ends), -LARGEST_PRICE, LARGEST_PRICE)
-                targets[moved, a] = self._rate.link(unit.mean(axis=0))
-            return targets
+        if self.n_groups == 2:  # eq:thresh_new: both groups follow one t
+            u = self.setting[states][:, None] * self._per_share
+            np.maximum(u, self._rate.domain[0], out=u)
+            np.minimum(u, self._rate.domain[1], out=u)
+            return np.asarray(self._rate.link(u))
+        targets = np.zeros(ranks.shape)
+        for a, steps in enumerate(self._steps):  # the middle of the group's own step
+            moved = np.flatnonzero(ranks[:, a] != steps.free)
+            first, last = steps.window(ranks[moved, a])
+            ends = np.stack((self.ladders[a].above[first], self.ladders[a].below[last]))
+            unit = np.clip(self._rate.inverse(ends), -LARGEST_PRICE, LARGEST_PRICE)
+            targets[moved, a] = self._rate.link(unit.mean(axis=0))
+        return targets
+
+    @cached_property
+    def _per_share(self) -> Floats:
+        """(2,) the paper's sign 2a - 1 over each group's share."""
+        return np.array([-1.0, 1.0]) / self.shares
 
     def read(self, states: Indices) -> tuple[Floats, Counts]:
         """Thresholds (s, K), strictly between scores wherever a number fits, and their counts."""
         counted = self.counted_ranks(states)
-        targets = self._targets(states, counted)
-        above, below = np.empty_like(targets), np.empty_like(targets)
-        selected = np.empty((len(states), len(self.ladders[0].counts), self.n_groups), np.int64)
-        for a, (ladder, steps) in enumerate(zip(self.ladders, self._steps, strict=True)):
-            rank = counted[:, a]
-            if not steps.all_counted:  # rows that don't count are free to fall on either side
-                first, last = steps.window(rank)
-                rank = np.minimum(np.maximum(ladder.rank(targets[:, a]), first), last)
-            above[:, a], below[:, a] = ladder.above[rank], ladder.below[rank]
-            selected[:, :, a] = ladder.selected[:, rank].T
-        thresholds = _place(targets, below, above, self.dtype)
+        above, below = np.empty(counted.shape), np.empty(counted.shape)
+        selected = np.empty((len(states), len(self.rows), self.n_groups), np.int64)
+        with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
+            targets = self._targets(states, counted)
+            for a, (ladder, steps) in enumerate(zip(self.ladders, self._steps, strict=True)):
+                rank = counted[:, a]
+                if steps.atoms is not None:  # rows that don't count may fall on either side
+                    first, last = steps.window(rank)
+                    rank = np.minimum(np.maximum(ladder.rank(targets[:, a]), first), last)
+                above[:, a], below[:, a] = ladder.above[rank], ladder.below[rank]
+                selected[:, :, a] = ladder.selected[:, rank].T
+            thresholds = _place(targets, below, above, self.dtype)
         thresholds[states == 0] = 0.0
         return thresholds, selected
 
@@ -384,7 +393,7 @@ class Path(States):
             first = np.minimum(start[:, a], stop[:, a]) - 1
             last = np.maximum(start[:, a], stop[:, a])
             first = steps.window(np.maximum(first, 0))[0]
-            last = steps.window(np.minimum(last, len(steps.atoms)))[1]
+            last = steps.window(np.minimum(last, len(steps.lower)))[1]
             needed = _covered(first, last, len(ladder)) & ladder.wide
             if needed.any():
                 needed = _covered(first - margin, last + margin, len(ladder)) & ladder.wide
@@ -397,17 +406,16 @@ def _place(targets: Floats, below: Floats, above: Floats, dtype: np.dtype[Any]) 
 
     Else the middle; if no number fits between, ``below`` itself (a decision is strictly ``>``).
     """
-    with np.errstate(over="ignore", invalid="ignore"):
-        placed = targets.astype(dtype).astype(np.float64)
-        outside = ~((placed > below) & (placed < above))
-        if outside.any():
-            low = np.where(np.isneginf(below), above - 2.0, below)
-            high = np.where(np.isposinf(above), low + 2.0, above)
-            low = np.where(np.isneginf(low), high - 2.0, low)
-            middle = (low + (high - low) / 2).astype(dtype).astype(np.float64)
-            middle = np.where((middle > below) & (middle < above), middle, below)
-            placed = np.where(outside, middle, placed)
-    return placed
+    placed = targets if dtype == np.float64 else targets.astype(dtype).astype(np.float64)
+    inside = (placed > below) & (placed < above)
+    if inside.all():
+        return placed
+    low = np.where(np.isneginf(below), above - 2.0, below)
+    high = np.where(np.isposinf(above), low + 2.0, above)
+    low = np.where(np.isneginf(low), high - 2.0, low)
+    middle = (low + (high - low) / 2).astype(dtype).astype(np.float64)
+    middle = np.where((middle > below) & (middle < above), middle, below)
+    return np.where(inside, placed, middle)
 
 
 def _covered(first: Indices, last: Indices, size: int) -> NDArray[np.bool_]:

@@ -106,8 +106,14 @@ def sweep_codes(
     else:
         ladders = sort_scores(scores, codes, positive, len(names))
     rows = count_rows(ladders)
-    counted = count_for(criterion, rows)
-    check_group_counts(counted, names, criterion, min_count=min_count, name=argument)
+    check_group_counts(
+        count_for(criterion, rows),
+        names,
+        criterion=criterion.name,
+        label=criterion.rates[0].counted,
+        min_count=min_count,
+        name=argument,
+    )
     if histogram is None or tolerances is None:
         path = Path(ladders, criterion, scores.dtype)
         return Frontier(path, criterion, names, rows, certificate)

@@ -1,0 +1,316 @@
+"""Laws of the statements about new rows: exact sums, boundaries, and coverage by simulation."""
+
+from __future__ import annotations
+
+from math import comb
+
+import numpy as np
+import pytest
+from scipy.special import expit, logit, ndtr
+
+from fairdial import sweep
+from fairdial.confidence import exceedance, inner_tolerance, smallest_tolerance, uniform_margin
+from fairdial.errors import CannotCertifyError, InvalidInputError
+from fairdial.frontier import Frontier
+
+CRITERIA = ("demographic_parity", "equal_opportunity", "predictive_equality")
+
+
+# ---- the bound ---------------------------------------------------------------------------------
+
+
+def binomial(n, p):
+    """(n + 1, points) probabilities of every count, for an array of p."""
+    return np.array([comb(n, k) * p**k * (1 - p) ** (n - k) for k in range(n + 1)])
+
+
+def exact_missed(n_high, n_low, gap, seen, points=4001):
+    """max over base rates of P(k_high / n_high - k_low / n_low <= seen): every pair of counts."""
+    base = np.linspace(0, 1 - gap, points)
+    high, low = binomial(n_high, base + gap), binomial(n_low, base)
+    total = np.zeros(points)
+    for i in range(n_high + 1):
+        for j in range(n_low + 1):
+            if i * n_low - j * n_high <= seen * n_high * n_low + 1e-9:
+                total += high[i] * low[j]
+    return total.max()
+
+
+def exact_exceedance(counts, tolerance, inner):
+    n, m = counts
+    sides = [
+        exact_missed(a, b, tolerance, inner) + exact_missed(b, a, tolerance, 0.0)
+        for a, b in ((n, m), (m, n))
+    ]
+    return min(1.0, max(sides))
+
+
+SMALL = [(1, 1), (1, 7), (2, 3), (5, 5), (4, 9), (12, 12), (12, 3), (10, 11)]
+
+
+@pytest.mark.parametrize("counts", SMALL)
+@pytest.mark.parametrize("tolerance", [0.0, 0.1, 0.25, 0.5, 0.8, 1.0])
+def test_the_bound_is_the_double_sum_over_all_counts(counts, tolerance):
+    for share in (0.0, 0.3, 0.7, 1.0):
+        inner = share * tolerance
+        expected = exact_exceedance(counts, tolerance, inner)
+        got = exceedance(counts, tolerance, inner)
+        assert got == pytest.approx(expected, abs=2e-4)
+        assert got >= expected - 2e-4
+
+
+def test_the_bound_never_falls_with_the_inner_tolerance():
+    for counts in ((30, 50), (200, 90), (1000, 1000)):
+        bounds = [exceedance(counts, 0.2, inner) for inner in np.linspace(0, 0.2, 41)]
+        assert (np.diff(bounds) >= -1e-6).all()
+    assert exceedance((100, 100), 0.1, 0.1000001) == 1.0
+
+
+def test_the_bound_does_not_know_which_group_comes_first():
+    for counts in ((30, 50), (12, 400), (77, 76)):
+        for inner in (0.0, 0.05, 0.1):
+            assert exceedance(counts, 0.15, inner) == exceedance(counts[::-1], 0.15, inner)
+
+
+@pytest.mark.parametrize("counts", [(40, 60), (100, 100), (313, 190), (800, 1200)])
+@pytest.mark.parametrize("tolerance", [0.2, 0.3, 0.5])
+@pytest.mark.parametrize("alpha", [0.01, 0.05, 0.2])
+def test_the_inner_tolerance_is_the_boundary_of_the_bound(counts, tolerance, alpha):
+    inner = inner_tolerance(counts, tolerance, alpha)
+    if inner < 0:
+        assert exceedance(counts, tolerance, 0.0) > alpha
+        return
+    assert 0 <= inner <= tolerance
+    assert exceedance(counts, tolerance, inner) <= alpha
+    lattice = 1 / (counts[0] * counts[1])
+    assert exceedance(counts, tolerance, inner + lattice) > alpha
+
+
+@pytest.mark.parametrize(
+    ("n", "declared", "whole"),
+    [(500, 0.052, 0.132), (5_000, 0.0164, 0.042), (50_000, 0.0052, 0.013)],
+)
+def test_the_price_of_confidence_is_the_one_in_the_table(n, declared, whole):
+    for tolerance in (0.1, 0.2):
+        inner = inner_tolerance((n, n), tolerance, 0.05)
+        assert tolerance - inner == pytest.approx(declared, rel=0.04)
+    assert uniform_margin((n, n), 0.05) == pytest.approx(whole, rel=0.04)
+
+
+def test_the_margin_of_several_groups_is_the_sum_of_the_two_largest():
+    counts, alpha = (100, 400, 900), 0.05
+    each = [np.sqrt(np.log(2 * 3 / alpha) / (2 * m)) for m in counts]
+    assert uniform_margin(counts, alpha) == pytest.approx(each[0] + each[1])
+    assert uniform_margin((100,), alpha) == 0.0
+
+
+@pytest.mark.parametrize("counts", [(60, 60), (400, 150), (2000, 3000)])
+def test_the_smallest_tolerance_holds_and_a_little_less_does_not(counts):
+    for inner in (0.0, 0.01, 0.1):
+        smallest = smallest_tolerance(counts, 0.05, inner)
+        assert exceedance(counts, smallest, inner) <= 0.05
+        assert exceedance(counts, smallest - 3e-4, inner) > 0.05
+    assert smallest_tolerance((1, 1), 0.05, 0.0) == np.inf
+
+
+# ---- the dial ----------------------------------------------------------------------------------
+
+SHARES, BASE_RATES, SEPARATIONS = (0.6, 0.4), (0.3, 0.6), (1.2, 1.5)
+
+
+def draw(rng, n_group):
+    """True log-odds, groups and labels: Gaussian inside each group and label."""
+    groups = np.repeat([0, 1], n_group)
+    pi, d = np.take(BASE_RATES, groups), np.take(SEPARATIONS, groups)
+    y = rng.random(2 * n_group) < pi
+    mean = np.where(y, 1, -1) * d**2 / 2 + logit(pi)
+    return rng.normal(mean, d), groups, y.astype(int)
+
+
+def population_gap(criterion, thresholds):
+    """|difference of the groups' rates| in the population, in closed form."""
+    pi, d = np.array(BASE_RATES), np.array(SEPARATIONS)
+    tpr = ndtr((d**2 / 2 + logit(pi) - thresholds) / d)
+    fpr = ndtr((-(d**2) / 2 + logit(pi) - thresholds) / d)
+    rates = {
+        "demographic_parity": pi * tpr + (1 - pi) * fpr,
+        "equal_opportunity": tpr,
+        "predictive_equality": fpr,
+    }[criterion]
+    return np.abs(rates[..., 1] - rates[..., 0])
+
+
+def test_the_closed_forms_are_those_of_the_drawn_rows():
+    logits, groups, y = draw(np.random.default_rng(0), 200_000)
+    thresholds = np.array([-0.4, 0.7])
+    decisions = logits > thresholds[groups]
+    for criterion, rows in zip(CRITERIA, (y >= 0, y == 1, y == 0), strict=True):
+        rates = [decisions[rows & (groups == a)].mean() for a in (0, 1)]
+        assert abs(rates[1] - rates[0]) == pytest.approx(
+            population_gap(criterion, thresholds), abs=0.006
+        )
+    assert np.mean(expit(logits[groups == 0])) == pytest.approx(BASE_RATES[0], abs=0.005)
+
+
+def exceeding(criterion, tolerance, draws, *, n_group=300, **question):
+    """How often the population gap is above the tolerance, over draws of calibration rows."""
+    rng = np.random.default_rng(20_240)
+    count = 0
+    for _ in range(draws):
+        logits, groups, y = draw(rng, n_group)
+        frontier = sweep(logits, groups, y, criterion=criterion)
+        point = frontier.at(tolerance, **question)
+        count += population_gap(criterion, point.thresholds) > tolerance
+    return count / draws
+
+
+@pytest.mark.parametrize("criterion", CRITERIA)
+def test_a_declared_tolerance_is_kept_as_often_as_promised(criterion):
+    alpha, draws = 0.1, 400
+    tolerance = 0.15 if criterion == "demographic_parity" else 0.2
+    exceeded = exceeding(criterion, tolerance, draws, confidence=1 - alpha)
+    assert exceeded <= alpha + 3 * np.sqrt(alpha * (1 - alpha) / draws)
+
+
+def test_the_whole_dial_is_kept_as_often_as_promised():
+    alpha, draws = 0.1, 400
+    rng = np.random.default_rng(7)
+    exceeded = 0
+    for _ in range(draws):
+        logits, groups, _ = draw(rng, 300)
+        frontier = sweep(logits, groups)
+        thresholds, _ = frontier.states.read(np.arange(len(frontier)))
+        beyond = population_gap("demographic_parity", thresholds) - frontier.gap
+        exceeded += beyond.max() > frontier.margin(1 - alpha)
+    assert exceeded / draws <= alpha + 3 * np.sqrt(alpha * (1 - alpha) / draws)
+
+
+def test_a_tolerance_with_a_simultaneous_promise_is_kept():
+    exceeded = exceeding("demographic_parity", 0.2, 400, confidence=0.9, simultaneous=True)
+    assert exceeded <= 0.1
+
+
+@pytest.mark.parametrize("criterion", CRITERIA)
+def test_the_plain_answer_exceeds_the_tolerance_about_half_the_time(criterion):
+    assert 0.35 <= exceeding(criterion, 0.15, 400) <= 0.65
+
+
+@pytest.mark.parametrize("simultaneous", [False, True])
+@pytest.mark.parametrize("n_groups", [2, 3])
+def test_a_refusal_names_a_tolerance_that_then_succeeds(n_groups, simultaneous):
+    for seed in range(40):
+        rng = np.random.default_rng(seed)
+        groups = rng.integers(0, n_groups, int(rng.integers(150, 1500)))
+        frontier = sweep(rng.normal(0.3 * groups), groups)
+        with pytest.raises(CannotCertifyError, match=r"`tolerance`=0\.001") as caught:
+            frontier.at(0.001, confidence=0.95, simultaneous=simultaneous)
+        assert caught.value.rows_needed > len(groups)
+        smallest = caught.value.smallest_tolerance
+        assert 0.001 < smallest <= 1
+        point = frontier.at(smallest, confidence=0.95, simultaneous=simultaneous)
+        assert point.certified_gap <= smallest
+        assert point.confidence == 0.95
+
+
+def test_a_refusal_of_no_gap_at_all_needs_no_number_of_rows():
+    frontier = sweep(*draw(np.random.default_rng(0), 300))
+    with pytest.raises(CannotCertifyError, match="no number of rows") as caught:
+        frontier.at(0.0, confidence=0.9)
+    assert caught.value.rows_needed is None
+
+
+def test_too_few_rows_can_certify_nothing():
+    frontier = sweep([-1.0, 1.0, 2.0, -2.0], [0, 0, 1, 1], min_count=1)
+    with pytest.raises(CannotCertifyError) as caught:
+        frontier.at(0.9, confidence=0.999)
+    assert caught.value.smallest_tolerance is None
+
+
+def test_the_rows_named_as_needed_are_about_enough():
+    frontier = sweep(*draw(np.random.default_rng(0), 300))
+    with pytest.raises(CannotCertifyError) as caught:
+        frontier.at(0.03, confidence=0.95)
+    needed = caught.value.rows_needed
+    more = sweep(*draw(np.random.default_rng(1), int(0.6 * needed)))
+    assert more.at(0.03, confidence=0.95).certified_gap <= 0.03
+
+
+def test_several_tolerances_share_the_doubt():
+    frontier = sweep(*draw(np.random.default_rng(0), 2_000))
+    alone = frontier.at(0.2, confidence=0.95)
+    together = frontier.at([0.2, 0.25, 0.3], confidence=0.95)
+    assert together[0].gap < alone.gap
+    assert together.gap[0] <= inner_tolerance((2_000, 2_000), 0.2, 0.05 / 3)
+    assert alone.gap <= inner_tolerance((2_000, 2_000), 0.2, 0.05)
+    same = frontier.at([0.2, 0.2, 0.2], confidence=0.95)
+    assert same.gap.tolist() == [alone.gap] * 3
+    assert together.certified_gap.tolist() == [0.2, 0.25, 0.3]
+
+
+def test_no_tolerance_at_all_is_an_empty_answer():
+    frontier = sweep(*draw(np.random.default_rng(0), 300))
+    assert len(frontier.at([])) == 0
+    assert len(frontier.at([], confidence=0.9)) == 0
+
+
+def test_more_than_two_groups_always_hold_simultaneously():
+    rng = np.random.default_rng(0)
+    groups = rng.integers(0, 4, 8_000)
+    frontier = sweep(rng.normal(0.2 * groups), groups)
+    point = frontier.at(0.15, confidence=0.95)
+    margin = uniform_margin(tuple(np.bincount(groups).tolist()), 1 - 0.95)
+    assert point.certified_gap == pytest.approx(point.gap + margin)
+    assert point.certified_gap <= 0.15
+    both = frontier.at(0.15, confidence=0.95, simultaneous=True)
+    assert both.thresholds.tolist() == point.thresholds.tolist()
+
+
+def test_a_simultaneous_promise_costs_more_than_a_declared_one():
+    frontier = sweep(*draw(np.random.default_rng(0), 2_000))
+    declared = frontier.at(0.2, confidence=0.95)
+    simultaneous = frontier.at(0.2, confidence=0.95, simultaneous=True)
+    assert simultaneous.gap < declared.gap < frontier.at(0.2).gap
+    assert simultaneous.certified_gap == pytest.approx(simultaneous.gap + frontier.margin(0.95))
+
+
+def test_scores_of_rows_that_the_scorer_has_seen_certify_nothing():
+    whole = sweep(*draw(np.random.default_rng(0), 300))
+    seen = Frontier(whole.states, whole.criterion, whole.groups, whole.rows, "none")
+    for question in ({}, {"simultaneous": True}):
+        with pytest.raises(CannotCertifyError, match="`confidence`"):
+            seen.at(0.3, confidence=0.9, **question)
+    with pytest.raises(CannotCertifyError, match="`confidence`"):
+        seen.margin()
+    assert seen.at(0.3).gap <= 0.3
+
+
+def test_a_frontier_for_the_whole_dial_ignores_that_a_tolerance_was_declared():
+    whole = sweep(*draw(np.random.default_rng(0), 2_000))
+    weaker = Frontier(whole.states, whole.criterion, whole.groups, whole.rows, "simultaneous")
+    one, two = weaker.at(0.2, confidence=0.9), whole.at(0.2, confidence=0.9, simultaneous=True)
+    assert one.thresholds.tolist() == two.thresholds.tolist()
+
+
+@pytest.mark.parametrize("confidence", [0, 1, -0.5, 1.5, np.nan, "0.9", True])
+def test_a_confidence_that_is_none_is_refused(confidence):
+    frontier = sweep(*draw(np.random.default_rng(0), 100))
+    with pytest.raises(InvalidInputError, match="`confidence`"):
+        frontier.at(0.3, confidence=confidence)
+    with pytest.raises(InvalidInputError, match="`confidence`"):
+        frontier.margin(confidence)
+
+
+@pytest.mark.parametrize("how", ["thin", "pareto"])
+def test_a_frontier_of_fewer_states_answers_or_refuses_with_confidence(how):
+    for seed in range(30):
+        rng = np.random.default_rng(seed)
+        logits, groups, y = draw(rng, 300)
+        whole = sweep(logits + rng.normal(0, 2) * (groups == 1), groups, y)
+        fewer = whole.thin(12) if how == "thin" else whole.pareto()
+        for tolerance in (0.001, 0.2):
+            try:
+                point = fewer.at(tolerance, confidence=0.9)
+            except CannotCertifyError as refusal:
+                assert "`tolerance`" in str(refusal)
+            else:
+                assert point.gap <= inner_tolerance((300, 300), tolerance, 0.1)

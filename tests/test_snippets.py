@@ -1,0 +1,47 @@
+"""The Python of the documents runs, and their links lead somewhere."""
+
+from __future__ import annotations
+
+import re
+import warnings
+from pathlib import Path
+
+import matplotlib as mpl
+import pytest
+
+ROOT = Path(__file__).parent.parent
+DOCUMENTS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("benchmarks/*.md")])
+NAMES = [str(document.relative_to(ROOT)) for document in DOCUMENTS]
+WITH_CODE = [d for d in DOCUMENTS if "```python" in d.read_text(encoding="utf-8")]
+
+
+@pytest.mark.parametrize("document", WITH_CODE, ids=lambda d: d.name)
+def test_the_snippets_of_a_document_run_one_after_the_other(document: Path) -> None:
+    mpl.use("Agg")
+    text = document.read_text(encoding="utf-8")
+    names: dict[str, object] = {"__name__": "snippet"}
+    for found in re.finditer(r"```python\n(.*?)```", text, flags=re.DOTALL):
+        line = text[: found.start(1)].count("\n")
+        code = compile("\n" * line + found.group(1), str(document), "exec")
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            exec(code, names)
+
+
+def anchors(document: Path) -> set[str]:
+    """The anchors that a document's headings make."""
+    headings = re.findall(r"^#+ (.*)$", document.read_text(encoding="utf-8"), flags=re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", h.lower()).strip().replace(" ", "-") for h in headings}
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=NAMES)
+def test_links_inside_the_project_lead_somewhere(document: Path) -> None:
+    text = document.read_text(encoding="utf-8")
+    for target in re.findall(r"\]\(([^)\s]+)\)", text):
+        if re.match(r"[a-z]+:", target):
+            continue
+        path, _, anchor = target.partition("#")
+        place = (document.parent / path).resolve() if path else document
+        assert place.exists(), f"{target} in {document.name}"
+        if anchor:
+            assert anchor in anchors(place), f"{target} in {document.name}"
