@@ -154,7 +154,7 @@ def test_the_rate_parity_names_are_aliases():
 
 @pytest.mark.parametrize("name", ["dp", "", "Demographic_Parity", None, 3])
 def test_an_unknown_name_is_refused_with_the_known_ones(name):
-    with pytest.raises(InvalidInputError, match="`criterion`.*demographic_parity") as caught:
+    with pytest.raises(InvalidInputError, match=r"`criterion`.*demographic_parity") as caught:
         criterion(name)
     assert repr(name) in str(caught.value)
 

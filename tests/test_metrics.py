@@ -187,7 +187,7 @@ def test_a_group_without_a_label_has_no_such_rate_and_no_such_gap():
     y, decisions, groups = [1, 1, 0, 1], [1, 0, 0, 1], ["a", "a", "b", "b"]
     table = group_table(y, decisions, sensitive_features=groups)
     assert np.isnan(table.loc["a", "false_positive_rate"])
-    with pytest.raises(InvalidInputError, match="'a'.*predictive_equality.*label 0"):
+    with pytest.raises(InvalidInputError, match=r"'a'.*predictive_equality.*label 0"):
         gap(y, decisions, sensitive_features=groups, criterion="predictive_equality")
     assert gap(y, decisions, sensitive_features=groups, criterion="equal_opportunity") == 0.5
 

@@ -247,7 +247,9 @@ def check_placement(point, logits, codes):
     for a, threshold in enumerate(point.thresholds):
         assert dtype(threshold) == threshold
         mine = logits[codes == a]
-        if threshold == 0 and point.setting == 0 or not (mine == threshold).any():
+        if (threshold == 0 and point.setting == 0) or not (mine == threshold).any():
+            continue
+        if np.isinf(threshold):
             continue
         above = mine[mine > threshold]
         following = np.nextafter(dtype(threshold), dtype(np.inf))
@@ -413,6 +415,12 @@ def test_minus_infinity_is_never_selected_and_infinity_only_dropped_by_infinity(
     assert not (thresholds[:, 0] == -np.inf).any()
     assert thresholds[-1, 1] == np.inf
     assert frontier.gap.tolist() == [1.0, 2 / 3, 2 / 3 - 1 / 3, 1 / 3]
+
+
+def test_a_group_of_minus_infinity_alone_has_a_threshold_above_it():
+    frontier = sweep([-np.inf, 3.0, 3.1, 3.2], [0, 1, 1, 1], min_count=1)
+    thresholds, _ = frontier.states.read(np.arange(len(frontier)))
+    assert (thresholds[:, 0] > -np.inf).all()
 
 
 # ---- the histogram route -----------------------------------------------------------------------
@@ -585,9 +593,7 @@ def test_no_threshold_vector_within_the_tolerance_costs_less_than_the_optimum(na
         logits, codes, y = draw(
             GENERATORS[name], 211 * seed, n_groups=n_groups, smallest=3, largest=6
         )
-        groups = [
-            reachable("demographic_parity", logits, codes, y, a) for a in range(n_groups)
-        ]
+        groups = [reachable("demographic_parity", logits, codes, y, a) for a in range(n_groups)]
         sizes = np.bincount(codes)
         losses = []  # of expected accuracy at each rank
         for a, (rates, prices, k) in enumerate(groups):
@@ -637,9 +643,7 @@ def test_with_calibrated_scores_the_loss_to_the_exact_optimum_is_small(n_groups,
         logits = rng.normal(rng.normal(0, 0.7, n_groups)[codes], 1.3)
         probability = 1 / (1 + np.exp(-logits))
         y = (rng.random(n) < probability).astype(int)
-        groups = [
-            reachable("demographic_parity", logits, codes, y, a) for a in range(n_groups)
-        ]
+        groups = [reachable("demographic_parity", logits, codes, y, a) for a in range(n_groups)]
         costs = []
         for rates, prices, k in groups:
             cost = np.concatenate(([0.0], np.cumsum(-prices * np.diff(rates))))
@@ -668,6 +672,17 @@ def best_band_loss(groups, costs, tolerance):
         rank = np.clip(k, first, np.maximum(last, first))
         total += np.where(first <= last, cost[np.minimum(rank, len(rates) - 1)], np.inf)
     return total.min()
+
+
+def test_groups_that_stand_level_fall_together_or_not_at_all():
+    """Two groups at rate 1: lowering one alone costs accuracy and leaves the ceiling where it is.
+
+    Raising the third group is cheaper than lowering both, and ends with no gap.
+    """
+    frontier = sweep([1.25, 0.25, 3.45, 2.25, 1.15, -0.55], [0, 0, 1, 1, 2, 2], min_count=1)
+    point = frontier.at(0.0)
+    assert point.feasible
+    assert point.selection_rate.tolist() == [1.0, 1.0, 1.0]
 
 
 def test_one_group_has_no_gap():

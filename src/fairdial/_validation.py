@@ -20,7 +20,12 @@ Codes = NDArray[np.integer[Any]]
 
 def as_vector(values: Any, name: str) -> NDArray[Any]:
     """One-dimensional array; a column of shape (n, 1) is flattened, 0 rows are refused."""
-    array = np.asarray(values)
+    try:
+        array = np.asarray(values)
+    except ValueError:
+        raise InvalidInputError(
+            f"`{name}` must have one dimension, got rows of different lengths."
+        ) from None
     if array.ndim == 2 and array.shape[1] == 1:
         array = array[:, 0]
     if array.ndim != 1:
@@ -78,6 +83,8 @@ def raise_nan(array: NDArray[np.floating[Any]], name: str) -> None:
 def check_labels(y: Any, name: str = "y") -> NDArray[np.bool_]:
     """Labels 0 and 1 (or False and True) as booleans."""
     array = as_vector(y, name)
+    if array.dtype == object and all(isinstance(v, (numbers.Real, np.bool_)) for v in array):
+        array = array.astype(np.float64)
     if array.dtype == np.bool_:
         return array
     if array.dtype == object or not np.issubdtype(array.dtype, np.number):
@@ -146,21 +153,32 @@ def _one_column(values: Any, name: str) -> NDArray[Any]:
     if isinstance(values, pd.Series):
         return as_vector(values.to_numpy(), name)
     array = np.asarray(values)
+    if array.dtype.kind in "US" and not isinstance(values, np.ndarray):
+        array = np.array(values, dtype=object)  # None and NaN must not become words
     if array.ndim == 2 and array.shape[1] > 1:
         return _intersections([column.astype(object) for column in array.T], name)
     return as_vector(array, name)
 
 
 def _intersections(columns: list[NDArray[Any]], name: str) -> NDArray[Any]:
+    """Names like ``"Black & Female"``; two intersections with one name are refused."""
     if len(columns[0]) == 0:
         raise InvalidInputError(f"`{name}` must hold at least one row, got 0 rows.")
     for column in columns:
         _refuse_missing(column, name)
-    frame = pd.DataFrame({i: column.astype(str) for i, column in enumerate(columns)})
-    joined = frame[0].astype(object)
-    for i in range(1, frame.shape[1]):
-        joined = joined + " & " + frame[i].astype(object)
-    return np.asarray(joined.to_numpy(dtype=object))
+    parts = [pd.factorize(column.astype(object)) for column in columns]
+    place = np.zeros(len(columns[0]), np.intp)
+    for codes, uniques in parts:
+        place = place * len(uniques) + codes
+    _, first, inverse = np.unique(place, return_index=True, return_inverse=True)
+    joined = [" & ".join(str(column[i]) for column in columns) for i in first]
+    if len(set(joined)) < len(joined):
+        twice = next(word for word in joined if joined.count(word) > 1)
+        raise InvalidInputError(
+            f"`{name}` must not hold different intersections with one name, got {twice!r} twice; "
+            "rename the values that contain ' & '."
+        )
+    return np.array(joined, dtype=object)[inverse]
 
 
 def _refuse_missing(array: NDArray[Any], name: str) -> None:
@@ -191,8 +209,8 @@ def encode_groups(
     like ``"Black & Female"``.
     """
     array = _one_column(values, name)
-    if array.dtype == np.bool_:
-        array = array.view(np.uint8)
+    if array.dtype == np.bool_ and array.any() and not array.all():
+        return array.view(np.uint8), (False, True)
     if _codes_as_given(array, None):
         n_groups = int(array.max()) + 1
         if (n_groups <= 2 and int(array.min()) == 0) or np.bincount(array).all():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from fairdial.ladders import Floats, Ladder
-from fairdial.paths import Path
+from fairdial.paths import Path, count_for, count_rows
 
 ATOMS = 256  # score classes a group: the cost of a replicate doesn't grow with the rows
 
@@ -22,8 +22,8 @@ def resampled_accuracy(
     accuracy = np.full((replicates, len(tolerances)), np.nan)
     for line in accuracy:
         drawn = [_resample(ladder, rng) for ladder in coarse]
-        again = Path(drawn, path.criterion, path.dtype)
-        if again.counted.all():
+        if count_for(path.criterion, count_rows(drawn)).all():
+            again = Path(drawn, path.criterion, path.dtype)
             selected = again.read(again.first_within(tolerances)[0])[1]  # (m, 2, K)
             right = (selected[:, 1] - selected[:, 0]).sum(axis=1) + again.rows[0].sum()
             line[:] = right / again.rows.sum()

@@ -24,8 +24,10 @@ from scipy.special import gammaln as log_gamma
 Floats = NDArray[np.float64]
 
 WINDOW = 7.0  # standard deviations of a binomial that are summed; what is left is below 1e-11
+ROUGH = 4.0
 COARSE, FINE = 17, 7  # grid of base rates, first over all of them, then twice around the worst
 NEGLIGIBLE = 1e-9  # tails that Hoeffding's inequality puts below this are not computed exactly
+RESOLUTION = 1e-4  # of the smallest tolerance that is told
 ROUNDING = 1e-9  # of counts: ties at the inner tolerance are counted as exceeding, not as held
 
 
@@ -34,18 +36,30 @@ def _binomial_pmf(k: Floats, n: int, p: Floats) -> Floats:
     return np.asarray(np.exp(log_choose + xlogy(k, p) + xlog1py(n - k, -p)))
 
 
+def _window(n: int, p: Floats) -> tuple[Floats, Floats]:
+    """Counts around the mean of Bin(n, p), (s, window), and their probabilities."""
+    spread = int(WINDOW * math.sqrt(n) / 2) + 8
+    k = np.floor(n * p) + np.arange(-spread, spread + 1.0)
+    inside = (k >= 0) & (k <= n)
+    k = np.clip(k, 0.0, n)
+    return k, np.where(inside, _binomial_pmf(k, n, p), 0.0)
+
+
+def _cdf(k: Floats, n: int, p: Floats) -> Floats:
+    return np.where(k < 0, 0.0, bdtr(np.clip(k, 0, n), n, p))
+
+
 def _missed(n_high: int, n_low: int, gap: float, seen: float, base: Floats) -> Floats:
     """P(the gap seen is <= ``seen``) when the rates are ``base + gap`` and ``base``; (s,)."""
-    base = np.asarray(base, np.float64)[:, None]
-    spread = int(WINDOW * math.sqrt(n_low) / 2) + 8
-    centre = np.floor(n_low * base)
-    k = centre + np.arange(-spread, spread + 1.0)  # (s, window)
-    inside = (k >= 0) & (k <= n_low)
-    k = np.clip(k, 0.0, n_low)
-    weight = np.where(inside, _binomial_pmf(k, n_low, base), 0.0)
-    most = np.floor(n_high * (seen + k / n_low) + ROUNDING)
-    tail = bdtr(np.clip(most, 0, n_high), n_high, np.minimum(base + gap, 1.0))
-    return np.asarray((weight * np.where(most < 0, 0.0, tail)).sum(axis=1))
+    low = np.asarray(base, np.float64)[:, None]
+    high = np.minimum(low + gap, 1.0)
+    if n_low <= n_high:  # sum over the smaller group, a tail of the larger one
+        k, weight = _window(n_low, low)
+        tail = _cdf(np.floor(n_high * (seen + k / n_low) + ROUNDING), n_high, high)
+    else:
+        k, weight = _window(n_high, high)
+        tail = 1.0 - _cdf(np.ceil(n_low * (k / n_high - seen) - ROUNDING) - 1.0, n_low, low)
+    return np.asarray((weight * tail).sum(axis=1))
 
 
 def _worst_base(n_high: int, n_low: int, gap: float, seen: float) -> tuple[float, float]:
@@ -55,7 +69,9 @@ def _worst_base(n_high: int, n_low: int, gap: float, seen: float) -> tuple[float
     if hoeffding < NEGLIGIBLE:
         return high / 2, hoeffding
     best, worst = 0.0, -1.0
-    for points in (COARSE, FINE, FINE):
+    small, large = sorted((n_high, n_low))
+    rough = small < ROUGH * math.sqrt(large)  # the small group's steps show: look at every one
+    for points in (4 * small + COARSE if rough else COARSE, FINE, FINE):
         grid = np.linspace(low, high, points)
         missed = _missed(n_high, n_low, gap, seen, grid)
         i = int(np.argmax(missed))
@@ -153,14 +169,15 @@ def uniform_margin(counts: tuple[int, ...], alpha: float) -> float:
 
 
 def smallest_tolerance(counts: tuple[int, int], alpha: float, inner: float) -> float:
-    """The smallest tolerance that a state with gap ``inner`` can certify; above 1: none."""
-    low, high = inner, 1.0
-    if exceedance(counts, high, inner) > alpha:
+    """The smallest tolerance, to four digits, that a gap ``inner`` can certify; inf: none."""
+    low, high = math.floor(inner / RESOLUTION), round(1 / RESOLUTION)
+    if inner_tolerance(counts, 1.0, alpha) < inner:
         return math.inf
-    while high - low > 1e-4:
-        middle = (low + high) / 2
-        low, high = (low, middle) if exceedance(counts, middle, inner) <= alpha else (middle, high)
-    return high
+    while high - low > 1:
+        middle = (low + high) // 2
+        enough = inner_tolerance(counts, middle * RESOLUTION, alpha) >= inner
+        low, high = (low, middle) if enough else (middle, high)
+    return high * RESOLUTION
 
 
 def rows_needed(rows: int, margin: float, wish: float) -> int:

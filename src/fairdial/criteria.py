@@ -36,6 +36,8 @@ class Rate:
         The label of the rows that count; None counts every row.
     link : callable
         Price per share ``u`` to logit threshold, increasing, ``link(0) = 0``.
+    slope : callable
+        Derivative of the link.
     inverse : callable
         Logit threshold to price per share.
     domain : (float, float)
@@ -45,6 +47,7 @@ class Rate:
     name: str
     counted: int | None
     link: Callable[[Any], Any]
+    slope: Callable[[Any], Any]
     inverse: Callable[[Any], Any]
     domain: tuple[float, float]
 
@@ -78,12 +81,20 @@ def _dp_link(u: Any) -> Any:  # eq:tau, eq:tau_dp
     return 2.0 * np.arctanh(u)
 
 
+def _dp_slope(u: Any) -> Any:
+    return 2.0 / (1.0 - u * u)
+
+
 def _dp_inverse(z: Any) -> Any:
     return np.tanh(z / 2.0)
 
 
 def _tpr_link(u: Any) -> Any:  # eq:gamma_eop
     return -np.log1p(-u)
+
+
+def _tpr_slope(u: Any) -> Any:
+    return 1.0 / (1.0 - u)
 
 
 def _tpr_inverse(z: Any) -> Any:
@@ -94,13 +105,17 @@ def _fpr_link(u: Any) -> Any:  # eq:gamma_pe
     return np.log1p(u)
 
 
+def _fpr_slope(u: Any) -> Any:
+    return 1.0 / (1.0 + u)
+
+
 def _fpr_inverse(z: Any) -> Any:
     return np.expm1(z)
 
 
-SELECTION = Rate("selection_rate", None, _dp_link, _dp_inverse, (-1.0, 1.0))
-TRUE_POSITIVE = Rate("true_positive_rate", 1, _tpr_link, _tpr_inverse, (-np.inf, 1.0))
-FALSE_POSITIVE = Rate("false_positive_rate", 0, _fpr_link, _fpr_inverse, (-1.0, np.inf))
+SELECTION = Rate("selection_rate", None, _dp_link, _dp_slope, _dp_inverse, (-1.0, 1.0))
+TRUE_POSITIVE = Rate("true_positive_rate", 1, _tpr_link, _tpr_slope, _tpr_inverse, (-np.inf, 1.0))
+FALSE_POSITIVE = Rate("false_positive_rate", 0, _fpr_link, _fpr_slope, _fpr_inverse, (-1.0, np.inf))
 
 
 @dataclass(frozen=True)

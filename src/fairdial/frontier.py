@@ -8,6 +8,7 @@ from it, files keep it, figures draw it.
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Hashable
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -39,7 +40,7 @@ from fairdial.errors import (
 )
 from fairdial.ladders import Counts, Floats, Indices, Ladder
 from fairdial.metrics import pareto
-from fairdial.paths import Path, States, Table, count_for
+from fairdial.paths import Path, States, Table, count_for, count_rows
 from fairdial.points import Point, Points
 
 if TYPE_CHECKING:
@@ -211,7 +212,7 @@ class Frontier:
     def _certified(self, tolerance: Floats, confidence: float, simultaneous: bool) -> Points:
         margin = self.margin(confidence)  # also refuses where nothing can be said
         declared = self.certificate == "declared" and len(self.groups) == 2 and not simultaneous
-        alpha = (1.0 - confidence) / len(np.unique(tolerance))
+        alpha = (1.0 - confidence) / max(len(np.unique(tolerance)), 1)
         counts = tuple(self.counted.tolist())
         if declared:
             inner = np.array(
@@ -235,6 +236,7 @@ class Frontier:
         rows = int(self.rows.sum())
         if alpha is None:
             smallest = float(self.gap.min()) + margin
+            smallest = math.ceil(smallest / statements.RESOLUTION) * statements.RESOLUTION
         else:
             least = float(self.gap[self.states.certifiable].min())
             counts = self.counted.tolist()
@@ -429,10 +431,15 @@ class Frontier:
                     f"{FORMAT}; install a newer one."
                 )
             kind = find_criterion(data["criterion"])
+            groups, rows = tuple(data["groups"]), np.array(data["rows"], np.int64)
+            if rows.ndim != 2 or rows.shape != (len(rows), len(groups)) or len(rows) not in (1, 2):
+                raise ValueError("rows by label and group of another shape")
             states: States
             if "ladders" in data:
                 ladders = [_read_ladder(item) for item in data["ladders"]]
                 dtype = np.dtype({"float32": "float32", "float64": "float64"}[data["dtype"]])
+                if not np.array_equal(count_rows(ladders), rows) or not count_for(kind, rows).all():
+                    raise ValueError("ladders that don't hold the rows")
                 states = Path(ladders, kind, dtype)
             else:
                 columns = data["states"]
@@ -443,11 +450,11 @@ class Frontier:
                     thresholds=np.array(columns["thresholds"], np.float64),
                     selected=np.array(columns["selected"], np.int64),
                 )
-            rows = np.array(data["rows"], np.int64)
+                _check_table(states, rows)
             if data["certificate"] not in ("declared", "simultaneous", "none"):
                 raise InvalidInputError(f"`text` has the certificate {data['certificate']!r}.")
-            return cls(states, kind, tuple(data["groups"]), rows, data["certificate"])
-        except (KeyError, IndexError, TypeError, ValueError) as error:
+            return cls(states, kind, groups, rows, data["certificate"])
+        except (KeyError, IndexError, TypeError, ValueError, OverflowError) as error:
             if isinstance(error, InvalidInputError):
                 raise
             raise InvalidInputError(
@@ -487,7 +494,9 @@ class Frontier:
         return ax
 
     def __repr__(self) -> str:
-        accuracy = "" if self.accuracy is None else f", accuracy {self.accuracy[0]:.4f}"
+        accuracy = ""
+        if len(self.rows) == 2:
+            accuracy = f", accuracy {self._accuracy(self.states.read(np.array([0]))[1])[0]:.4f}"
         return (
             f"Frontier({self.criterion.name}, groups={list(self.groups)}, "
             f"{int(self.rows.sum()):,} rows, {len(self):,} states, gap {self.gap[0]:.4f}{accuracy} "
@@ -496,12 +505,31 @@ class Frontier:
 
 
 def _plain(name: Hashable) -> Any:
-    return name.item() if isinstance(name, np.generic) else name
+    value = name.item() if isinstance(name, np.generic) else name
+    if not isinstance(value, (str, int, float, bool)):
+        raise InvalidInputError(
+            f"`groups` must be named by text or numbers to be written as JSON, got {name!r}."
+        )
+    return value
 
 
 def _numbers(values: Floats) -> list[Any]:
     """Finite numbers as they are, infinite ones as words that float() reads."""
     return [value if np.isfinite(value) else str(value) for value in values.tolist()]
+
+
+def _check_table(table: Table, rows: Counts) -> None:
+    thresholds, selected = table.read(np.arange(len(table)))
+    shapes = [table.setting.shape, table.gap.shape, table.certifiable.shape]
+    if len(table) == 0 or any(shape != (len(table),) for shape in shapes):
+        raise ValueError("state columns of different lengths")
+    if thresholds.shape != (len(table), rows.shape[1]) or selected.shape != (
+        len(table),
+        *rows.shape,
+    ):
+        raise ValueError("state columns of another shape than the rows")
+    if np.isnan(thresholds).any() or np.any(selected < 0) or np.any(selected > rows):
+        raise ValueError("states that select rows that aren't there")
 
 
 def _read_ladder(item: dict[str, Any]) -> Ladder:
@@ -510,7 +538,7 @@ def _read_ladder(item: dict[str, Any]) -> Ladder:
     counts = np.array(item["counts"], np.int64)
     if lower.ndim != 1 or lower.shape != upper.shape or counts.shape[1:] != lower.shape:
         raise ValueError("ladder columns of different lengths")
-    if np.any(np.diff(lower) >= 0) or np.any(counts < 0) or np.any(lower > upper):
+    if not np.all(np.diff(lower) < 0) or not np.all(lower <= upper) or np.any(counts < 0):
         raise ValueError("ladder out of order")
     return Ladder.of_counts(lower, upper, counts)
 
@@ -520,7 +548,10 @@ def decide(
 ) -> NDArray[np.bool_]:
     """``logits > thresholds[codes]`` in pieces that stay in the cache; NaN is refused."""
     decisions = np.empty(len(logits), np.bool_)
-    limits = thresholds.astype(logits.dtype)  # exact: they were placed in this dtype
+    with np.errstate(over="ignore"):
+        limits = thresholds.astype(logits.dtype)
+    above = limits > thresholds  # scores may be coarser than those of calibration: round down
+    limits[above] = np.nextafter(limits[above], -np.inf, dtype=logits.dtype)
     for start in range(0, len(logits), CHUNK):
         rows = slice(start, start + CHUNK)
         scores, group, out = logits[rows], codes[rows], decisions[rows]

@@ -35,7 +35,8 @@ def group_table(y_true: ArrayLike, y_pred: ArrayLike, *, sensitive_features: Any
     codes, names = encode_groups(sensitive_features, "sensitive_features")
     check_same_length(truth, decision, ("y_true", "y_pred"))
     check_same_length(truth, codes, ("y_true", "sensitive_features"))
-    cells = np.bincount(codes * 4 + truth * 2 + decision, minlength=4 * len(names))
+    cell = codes.astype(np.intp) * 4 + truth * 2 + decision
+    cells = np.bincount(cell, minlength=4 * len(names))
     cells = cells.reshape(len(names), 2, 2).astype(np.float64)  # (K, label, decision)
     rows = cells.sum(axis=(1, 2))
     with np.errstate(invalid="ignore"):

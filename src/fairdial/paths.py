@@ -85,8 +85,12 @@ class _Steps:
         return np.clip(self._rate.price(ends[atoms], self._share), -LARGEST_PRICE, LARGEST_PRICE)
 
     def floor_moves(self, group: int, top: float) -> tuple[Floats, Floats, Floats, Indices]:
-        """Moves that raise this group from below ``top``: increments, level, reach, group."""
+        """Moves that raise this group from below ``top``, and the one after them.
+
+        Price, level, reach, group.
+        """
         stop = max(int(np.searchsorted(self.rates[:-1], top, side="left")), self.free)
+        stop = min(stop + 1, len(self.lower))
         moves = slice(self.free, stop)
         prices = -self.price(moves, self.lower)
         prices[self.lower[moves] == -np.inf] = np.inf
@@ -94,8 +98,9 @@ class _Steps:
         return prices, levels, reach, np.full(len(prices), group, np.intp)
 
     def ceiling_moves(self, group: int, bottom: float) -> tuple[Floats, Floats, Floats, Indices]:
-        """Moves that lower this group from above ``bottom``."""
+        """Moves that lower this group from above ``bottom``, and the one after them."""
         start = min(int(np.searchsorted(self.rates[1:], bottom, side="right")), self.free)
+        start = max(start - 1, 0)
         moves = slice(start, self.free)
         prices = self.price(moves, self.upper)[::-1]
         levels = self.rates[start + 1 : self.free + 1][::-1]
@@ -112,8 +117,10 @@ def _gather(
     increments = np.concatenate([np.diff(part[0], prepend=0.0) for part in parts])
     increments[np.isnan(increments)] = np.inf
     order = np.argsort(level if rising else -level, kind="stable")
-    cost = np.cumsum(increments[order])
-    return _Moves(cost, level[order], reach[order], group[order])
+    cost, level = np.cumsum(increments[order]), level[order]
+    key = level if rising else -level
+    cost = cost[np.searchsorted(key, key, side="right") - 1]  # groups at one level move together
+    return _Moves(cost, level, reach[order], group[order])
 
 
 class States(ABC):
@@ -278,7 +285,8 @@ class Path(States):
         cost = np.zeros(n_moves + 1)
         cost[1 + at_floor], cost[1 + at_ceiling] = floor.cost[:legal], ceiling.cost
         self.cost: Floats = cost[: stop + 1]
-        self.next_cost = float(cost[stop + 1]) if stop < n_moves else float(cost[stop])
+        follows = stop < n_moves and self.n_groups == 2  # more groups: no single next move
+        self.next_cost = float(cost[stop + follows])
         self.width: Floats = width[: stop + 1]
         raised_to = np.maximum.accumulate(np.append(-np.inf, floor.reach))[risen]
         lowered_to = np.minimum.accumulate(np.append(np.inf, ceiling.reach))[fallen]
@@ -410,9 +418,8 @@ def _place(targets: Floats, below: Floats, above: Floats, dtype: np.dtype[Any]) 
     inside = (placed > below) & (placed < above)
     if inside.all():
         return placed
-    low = np.where(np.isneginf(below), above - 2.0, below)
-    high = np.where(np.isposinf(above), low + 2.0, above)
-    low = np.where(np.isneginf(low), high - 2.0, low)
+    high = np.where(np.isposinf(above), np.where(np.isneginf(below), 1.0, below + 2.0), above)
+    low = np.where(np.isneginf(below), high - 2.0, below)
     middle = (low + (high - low) / 2).astype(dtype).astype(np.float64)
     middle = np.where((middle > below) & (middle < above), middle, below)
     return np.where(inside, placed, middle)
@@ -453,7 +460,8 @@ def refine(
         states, feasible = path.first_within(tolerances)
         asked = (states > 0) | ~feasible  # the first state is at exactly 0: an edge
         states, feasible, wishes = states[asked], feasible[asked], tolerances[asked]
-        before = np.searchsorted(-path.width, -wishes, side="left") - 1
+        reached = np.where(feasible, wishes, np.maximum(wishes, path.gap[states]))
+        before = np.searchsorted(-path.width, -reached, side="left") - 1
         after = np.where(feasible, states, len(path) - 1)
         wanted = path.wide_atoms(np.maximum(before, 0), after, margin)
         if not any(map(len, wanted)):
