@@ -60,12 +60,14 @@ class Environment:
 
 
 MAIN = Environment(
-    ".venv", ("-e", ".[plot,test]", "-c", "constraints.txt"), ("pyproject.toml", "constraints.txt")
+    ".venv",
+    ("-e", ".[plot,test,torch]", "-c", "constraints.txt"),
+    ("pyproject.toml", "constraints.txt"),
 )
 PEERS = Environment(
     ".venv-peers",
-    ("-e", ".", "-r", "benchmarks/requirements.txt"),
-    ("pyproject.toml", "benchmarks/requirements.txt"),
+    ("-e", ".[peers]", "-c", "benchmarks/constraints.txt"),
+    ("pyproject.toml", "benchmarks/constraints.txt"),
 )
 
 

@@ -594,7 +594,7 @@ def test_intersections_of_numbers_and_names_are_joined_as_words():
 
 def test_different_people_are_not_joined_into_one_group():
     people = pd.DataFrame({"first": ["a & b", "a"] * 40, "second": ["c", "b & c"] * 40})
-    with pytest.raises(InvalidInputError, match="`groups` must not hold .* 'a & b & c' twice"):
+    with pytest.raises(InvalidInputError, match=r"`groups` must not hold .* 'a & b & c' twice"):
         sweep(np.linspace(-1, 1, 80), people)
 
 

@@ -27,7 +27,7 @@ LAYERS = (
     {"metrics", "datasets"},
     {"criteria"},
     {"_validation"},
-    {"errors"},
+    {"_version", "errors", "progress"},
 )
 DEPTH = {part: depth for depth, parts in enumerate(LAYERS) for part in parts}
 TORCH_METHODS = {f"fairdial.methods.{name}" for name in ("gfb", "yoto", "epo", "fairbinn")}

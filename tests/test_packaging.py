@@ -15,7 +15,7 @@ import pytest
 import fairdial
 
 ROOT = Path(__file__).resolve().parents[1]
-EXTRAS = {"all", "bench", "dist", "docs", "onnx", "plot", "serve", "test", "torch"}
+EXTRAS = {"all", "bench", "dist", "docs", "onnx", "peers", "plot", "serve", "test", "torch"}
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 
 
@@ -91,7 +91,7 @@ def test_the_version_is_the_same_everywhere(metadata):
 def test_all_is_every_extra_that_users_run():
     (everything,) = PROJECT["optional-dependencies"]["all"]
     named = everything.removeprefix("fairdial[").removesuffix("]").split(",")
-    assert set(named) == EXTRAS - {"all", "docs", "test"}
+    assert set(named) == EXTRAS - {"all", "docs", "peers", "test"}
 
 
 def constraints() -> dict[str, str]:

@@ -585,10 +585,7 @@ def test_several_groups_never_break_a_tolerance_they_report_as_kept(name, criter
 @pytest.mark.parametrize("n_groups", [3, 4])
 @pytest.mark.parametrize("name", ["continuous", "tied", "symmetric"])
 def test_no_threshold_vector_within_the_tolerance_costs_less_than_the_optimum(name, n_groups):
-    """All threshold vectors of small groups: the dial is never above the best expected accuracy.
-
-    The loss to the best is bounded by what one row of each group weighs.
-    """
+    """All threshold vectors of small groups: the dial is never above the best expected accuracy."""
     for seed in range(25):
         logits, codes, y = draw(
             GENERATORS[name], 211 * seed, n_groups=n_groups, smallest=3, largest=6

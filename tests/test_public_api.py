@@ -13,9 +13,12 @@ import fairdial
 
 EXPORTED = {
     "fairdial": [
+        "GFB",
         "BiasedScoresWarning",
         "CannotCertifyError",
+        "CheckpointError",
         "Criterion",
+        "DivergedError",
         "FairBayes",
         "FairdialError",
         "FairdialWarning",
@@ -23,9 +26,12 @@ EXPORTED = {
         "InfeasibleToleranceWarning",
         "InvalidInputError",
         "MissingExtraError",
+        "Network",
         "Point",
         "Points",
         "SmallGroupError",
+        "TableEncoder",
+        "TrainingWarning",
         "UnknownGroupError",
         "criterion",
         "make_group_scorer",

@@ -1,30 +1,38 @@
 """Fair binary classification with a dial: train once, set the fairness tolerance afterwards."""
 
+from fairdial._version import __version__ as __version__
 from fairdial.criteria import Criterion, criterion
+from fairdial.encoders import TableEncoder
 from fairdial.errors import (
     BiasedScoresWarning,
     CannotCertifyError,
+    CheckpointError,
+    DivergedError,
     FairdialError,
     FairdialWarning,
     InfeasibleToleranceWarning,
     InvalidInputError,
     MissingExtraError,
     SmallGroupError,
+    TrainingWarning,
     UnknownGroupError,
 )
 from fairdial.frontier import Frontier
 from fairdial.methods.fairbayes import FairBayes
+from fairdial.methods.gfb import GFB
+from fairdial.methods.network import Network
 from fairdial.methods.scoring import make_group_scorer
 from fairdial.points import Point, Points
 from fairdial.scorers import proba_to_logits
 from fairdial.sweeping import sweep
 
-__version__ = "0.1.0"
-
 __all__ = [
+    "GFB",
     "BiasedScoresWarning",
     "CannotCertifyError",
+    "CheckpointError",
     "Criterion",
+    "DivergedError",
     "FairBayes",
     "FairdialError",
     "FairdialWarning",
@@ -32,9 +40,12 @@ __all__ = [
     "InfeasibleToleranceWarning",
     "InvalidInputError",
     "MissingExtraError",
+    "Network",
     "Point",
     "Points",
     "SmallGroupError",
+    "TableEncoder",
+    "TrainingWarning",
     "UnknownGroupError",
     "criterion",
     "make_group_scorer",

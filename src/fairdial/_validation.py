@@ -102,6 +102,8 @@ def check_labels(y: Any, name: str = "y") -> NDArray[np.bool_]:
 
 def check_tolerance(tolerance: Any, name: str = "tolerance") -> NDArray[np.float64]:
     """A tolerance, or an array of them, each in [0, 1]."""
+    if type(tolerance) is float and 0.0 <= tolerance <= 1.0:  # the usual case, at once
+        return np.array(tolerance)
     try:
         array = np.asarray(tolerance, dtype=np.float64)
     except (TypeError, ValueError):

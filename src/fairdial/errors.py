@@ -7,11 +7,14 @@
     │   ├── UnknownGroupError                          a group that calibration never saw
     │   └── SmallGroupError                            a group with too few counted rows
     ├── CannotCertifyError              (ValueError)   no such promise can be made from these rows
+    ├── DivergedError                   (ArithmeticError)  training stopped being finite
+    ├── CheckpointError                 (ValueError)   a checkpoint can't be gone on from
     └── MissingExtraError               (ImportError)  an optional dependency is not installed
 
     FairdialWarning                     (UserWarning)
     ├── InfeasibleToleranceWarning                     no setting reaches the tolerance
-    └── BiasedScoresWarning                            the scores look far from calibrated
+    ├── BiasedScoresWarning                            the scores look far from calibrated
+    └── TrainingWarning                                a method doesn't do what it is meant to
 """
 
 from __future__ import annotations
@@ -60,6 +63,14 @@ class CannotCertifyError(FairdialError, ValueError):
         self.rows_needed = rows_needed
 
 
+class DivergedError(FairdialError, ArithmeticError):
+    """Training stopped being finite; the message names the rate to lower."""
+
+
+class CheckpointError(FairdialError, ValueError):
+    """A checkpoint can't be read, or belongs to another run."""
+
+
 class MissingExtraError(FairdialError, ImportError):
     """An optional dependency is not installed; the message names the install command."""
 
@@ -74,6 +85,10 @@ class InfeasibleToleranceWarning(FairdialWarning):
 
 class BiasedScoresWarning(FairdialWarning):
     """Accuracy improves away from the unconstrained setting: the scores look miscalibrated."""
+
+
+class TrainingWarning(FairdialWarning):
+    """A method doesn't do what it is meant to: an inert auxiliary system, a collapsed dial."""
 
 
 def warn(message: str, category: type[FairdialWarning]) -> None:

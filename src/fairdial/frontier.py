@@ -104,8 +104,14 @@ class Frontier:
         return np.concatenate([self._accuracy(self.states.read(b)[1]) for b in blocks])
 
     def _accuracy(self, selected: Counts) -> Floats:
-        right = (selected[:, 1] - selected[:, 0]).sum(axis=1) + self.rows[0].sum()
-        return np.asarray(right / self.rows.sum(), np.float64)  # eq:acc
+        negative, total = self._totals
+        right = (selected[:, 1] - selected[:, 0]).sum(axis=1) + negative
+        return np.asarray(right / total, np.float64)  # eq:acc
+
+    @cached_property
+    def _totals(self) -> tuple[int, int]:
+        """Rows with label 0, and all rows."""
+        return int(self.rows[0].sum()), int(self.rows.sum())
 
     @property
     def counted(self) -> Counts:
@@ -174,9 +180,9 @@ class Frontier:
         thresholds, selected = self.states.read(states)
         return Points(
             tolerance=tolerance,
-            setting=self.setting[states],
+            setting=self.setting.take(states),
             accuracy=self._accuracy(selected) if len(self.rows) == 2 else None,
-            gap=self.gap[states],
+            gap=self.gap.take(states),
             feasible=feasible,
             thresholds=thresholds,
             selected=selected,

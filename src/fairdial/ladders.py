@@ -172,27 +172,37 @@ class Histogram:
         self._logits, self._positive = logits, positive
         n_labels = 1 if positive is None else 2
         cells = n_groups * n_labels
-        self._keys = np.empty(len(logits), np.int32)  # cell * 2^BITS + bin, bins descending
-        counts = np.zeros(cells << BITS, np.int64)
+        size = cells << BITS
+        kind = np.dtype(np.uint16 if size <= 1 << 16 else np.int32)
+        # cell * 2^BITS + bin, bins descending
+        self._keys: NDArray[np.integer[Any]] = np.empty(len(logits), kind)
+        counts = np.zeros(size, np.int64)
         half = 1 << (BITS - 1)
         scratch = np.empty(min(CHUNK, len(logits)), logits.dtype)
+        counted = 0
         for start in range(0, len(logits), CHUNK):
             rows = slice(start, start + CHUNK)
-            bins = scratch[: len(logits[rows])]
+            bins, keys = scratch[: len(logits[rows])], self._keys[rows]
             with np.errstate(over="ignore"):
                 np.multiply(logits[rows], -SCALE, out=bins)  # exact: a power of two
             np.floor(bins, out=bins)
-            np.maximum(bins, -half, out=bins)
-            np.minimum(bins, half - 1, out=bins)
-            if np.isnan(bins.min()):
-                raise_nan(logits, "logits")
-            keys = self._keys[rows]
-            keys[:] = bins
-            keys += half
-            keys += np.multiply(codes[rows], n_labels << BITS, dtype=np.int32, casting="unsafe")
+            low, high = bins.min(), bins.max()
+            if not (low >= -half and high < half):  # rare: most scores need no clipping
+                if np.isnan(low):
+                    raise_nan(logits, "logits")
+                np.clip(bins, -half, half - 1, out=bins)
+            bins += half
+            np.copyto(keys, bins, casting="unsafe")
+            cell = codes[rows].astype(keys.dtype)
             if positive is not None:
-                keys += np.multiply(positive[rows], 1 << BITS, dtype=np.int32)
-            counts += np.bincount(keys, minlength=cells << BITS)
+                cell <<= 1
+                cell |= positive[rows]
+            cell <<= BITS
+            keys |= cell
+            stop = start + len(keys)
+            if stop - counted >= 4 * size or stop == len(logits):  # many more rows than bins
+                counts += np.bincount(self._keys[counted:stop], minlength=size)
+                counted = stop
         self.counts = counts.reshape(n_groups, n_labels, 1 << BITS)
         self.ladders = [self._bins(counts) for counts in self.counts]
 
@@ -212,7 +222,14 @@ class Histogram:
         cells = flags.reshape(self.counts.shape)
         for group, (ladder, atoms) in enumerate(zip(self.ladders, wanted, strict=True)):
             cells[group][:, _bin_of(ladder.upper[atoms])] = True
-        rows = np.flatnonzero(np.take(flags, self._keys))
+        open_rows = np.empty(len(self._keys), np.bool_)
+        index = np.empty(min(CHUNK, len(self._keys)), np.intp)  # what take would convert at once
+        for start in range(0, len(self._keys), CHUNK):
+            keys = self._keys[start : start + CHUNK]
+            index[: len(keys)] = keys
+            into = open_rows[start : start + CHUNK]
+            np.take(flags, index[: len(keys)], out=into, mode="clip")
+        rows = np.flatnonzero(open_rows)
         logits = self._logits.take(rows)
         cell = self._keys.take(rows) >> BITS
         for group, atoms in enumerate(wanted):

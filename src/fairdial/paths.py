@@ -354,7 +354,7 @@ class Path(States):
     def _targets(self, states: Indices, ranks: Indices) -> Floats:
         """(s, K) where the thresholds want to stand, before ranks have their say."""
         if self.n_groups == 2:  # eq:thresh_new: both groups follow one t
-            u = self.setting[states][:, None] * self._per_share
+            u = self.setting.take(states)[:, None] * self._per_share
             np.maximum(u, self._rate.domain[0], out=u)
             np.minimum(u, self._rate.domain[1], out=u)
             return np.asarray(self._rate.link(u))
@@ -384,10 +384,11 @@ class Path(States):
                 if steps.atoms is not None:  # rows that don't count may fall on either side
                     first, last = steps.window(rank)
                     rank = np.minimum(np.maximum(ladder.rank(targets[:, a]), first), last)
-                above[:, a], below[:, a] = ladder.above[rank], ladder.below[rank]
-                selected[:, :, a] = ladder.selected[:, rank].T
+                above[:, a], below[:, a] = ladder.above.take(rank), ladder.below.take(rank)
+                selected[:, :, a] = ladder.selected.take(rank, axis=1).T
             thresholds = _place(targets, below, above, self.dtype)
-        thresholds[states == 0] = 0.0
+        if not states.all():
+            thresholds[states == 0] = 0.0
         return thresholds, selected
 
     def wide_atoms(self, before: Indices, after: Indices, margin: int) -> list[Indices]:
@@ -454,7 +455,7 @@ def refine(
     is above it and the state that is chosen: the width never rises, so nothing before can be within
     it. Where every atom that this part touches is a single score, the part is the exact path's.
     """
-    margin = 1  # neighbours opened too, so that one round mostly does
+    margin = 0 if len(scores.ladders) == 2 else 1  # neighbours opened too, where prices add up
     while True:
         path = Path(scores.ladders, criterion, dtype)
         states, feasible = path.first_within(tolerances)

@@ -24,7 +24,7 @@ from fairdial.frontier import Certificate, Frontier
 from fairdial.ladders import Floats, Histogram, Scores, sort_scores
 from fairdial.paths import Path, count_for, count_rows, refine
 
-SORT_LIMIT = 200_000  # rows up to which sorting them all costs less than two passes
+SORT_LIMIT = 30_000  # rows up to which sorting them all costs less than two passes
 
 
 def sweep(
@@ -49,7 +49,7 @@ def sweep(
     criterion : str or Criterion
         What is to be equalised.
     tolerances : array-like, optional
-        The tolerances that will be asked for. More than 200,000 rows are then not sorted: a
+        The tolerances that will be asked for. More than 30,000 rows are then not sorted: a
         histogram finds the few rows on which these answers depend, and they are exact. At other
         tolerances thresholds stand at bin edges: within the tolerance, with exact figures, but up
         to a bin (2^-9) from the least constrained; and ``confidence=`` is always simultaneous.

@@ -146,6 +146,22 @@ def test_thresholds_and_scores_follow_the_tolerance() -> None:
     assert score == (free == TEST.y).mean()
 
 
+def test_decisions_with_confidence_are_those_of_the_certified_point() -> None:
+    dial = fitted()
+    options = {"sensitive_features": TEST.groups, "tolerance": 0.2}
+    point = dial.frontier_.at(0.2, confidence=0.9)
+    assert dial.thresholds(0.2, confidence=0.9) == dict(
+        zip(point.groups, point.thresholds, strict=True)
+    )
+    sure = dial.predict(TEST.X, **options, confidence=0.9)
+    limits = point.thresholds[(TEST.groups == "group 1").astype(int)]
+    free = dial.decision_function(TEST.X, sensitive_features=TEST.groups, tolerance=1.0)
+    assert np.array_equal(sure == 1, free > limits)
+    assert (sure != dial.predict(TEST.X, **options)).any()
+    with pytest.raises(CannotCertifyError, match="rows like these"):
+        dial.predict(TEST.X, sensitive_features=TEST.groups, tolerance=0.001, confidence=0.9)
+
+
 def test_the_dial_equals_a_sweep_of_precomputed_scores() -> None:
     model = LogisticRegression().fit(TRAIN.X, TRAIN.y)
     dial = FairBayes(model, prefit=True, predict_method="decision_function", tolerance=0.07)

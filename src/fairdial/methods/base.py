@@ -7,8 +7,11 @@ trained; everything else is here.
 
 from __future__ import annotations
 
+import math
+import sys
 from abc import ABC, abstractmethod
 from collections.abc import Hashable
+from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
@@ -17,12 +20,14 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import issparse
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.metrics import accuracy_score
+from sklearn.utils import _safe_indexing, check_random_state
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
 from sklearn.utils.validation import _num_samples, check_is_fitted, column_or_1d, validate_data
 
 from fairdial._validation import (
     check_choice,
     check_count,
+    check_fraction,
     check_same_length,
     check_scores,
     check_tolerance,
@@ -36,7 +41,26 @@ from fairdial.scorers import PlattMap, Scorer
 from fairdial.sweeping import sweep_codes
 
 Codes = NDArray[np.integer[Any]]
+Rows = NDArray[np.intp]
 NOTICEABLE = 3.0  # standard deviations of chance before biased scores are reported
+
+
+@dataclass
+class FitRows:
+    """The rows of a fit, checked, with those that are held out for calibration."""
+
+    X: Any
+    labels: NDArray[Any]
+    positive: NDArray[np.bool_]
+    codes: Codes
+    names: tuple[Hashable, ...]
+    train: Rows
+    held: Rows
+
+    @property
+    def cells(self) -> Rows:
+        """(n,) group and label of each row as one number."""
+        return self.codes.astype(np.intp) * 2 + self.positive
 
 
 class DialClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
@@ -44,18 +68,18 @@ class DialClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
 
     # scikit-learn's metadata routing: these are passed on without set_*_request
     __metadata_request__fit = {"sensitive_features": True}  # noqa: RUF012
-    __metadata_request__predict = {"sensitive_features": True, "tolerance": True}  # noqa: RUF012
-    __metadata_request__decision_function = {  # noqa: RUF012
-        "sensitive_features": True,
-        "tolerance": True,
-    }
-    __metadata_request__score = {"sensitive_features": True, "tolerance": True}  # noqa: RUF012
+    _dialled = {"sensitive_features": True, "tolerance": True, "confidence": True}  # noqa: RUF012
+    __metadata_request__predict = _dialled
+    __metadata_request__decision_function = _dialled
+    __metadata_request__score = _dialled
 
     criterion: Any
     tolerance: Any
     recalibrate: Any
     min_count: Any
     sensitive_column: Any
+    calibration: Any
+    random_state: Any
 
     classes_: NDArray[Any]
     frontier_: Frontier
@@ -137,6 +161,34 @@ class DialClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
         codes = match_groups(sensitive_features, names, "sensitive_features")
         check_same_length(range(n_rows), codes, ("X", "sensitive_features"))
         return codes
+
+    def _rows_to_fit(self, X: Any, y: Any, sensitive_features: Any) -> FitRows:
+        """Check everything that ``fit`` is given, and hold rows out for calibration."""
+        X, sensitive = self._take_groups(X, sensitive_features)
+        X = self._check_features(X, reset=True)
+        if y is None:
+            raise InvalidInputError(
+                "`y` must be given: fit requires y to be passed, but the target y is None."
+            )
+        labels = self._learn_classes(y)
+        check_same_length(range(_num_samples(X)), labels, ("X", "y"))
+        codes, names = encode_rows(sensitive, len(labels), None)
+        self.platt_ = None
+        everything = np.arange(len(labels))
+        rows = FitRows(
+            X, labels, labels == self.classes_[1], codes, names, everything, everything[:0]
+        )
+        if getattr(self, "cv", None) is None:
+            share = check_fraction(self.calibration, "calibration")
+            rows.held = hold_out(rows.cells, share, check_random_state(self.random_state))
+            rows.train = np.setdiff1d(everything, rows.held)
+        return rows
+
+    def _calibrate_held_out(self, rows: FitRows) -> Self:
+        """Find the frontier on the rows that were held out from training."""
+        codes = rows.codes[rows.held]
+        logits = self.scorer_.logits(take_rows(rows.X, rows.held), codes)
+        return self._set_frontier(logits, codes, rows.names, rows.positive[rows.held], "declared")
 
     # ---- calibrate -----------------------------------------------------------------------------
 
@@ -224,17 +276,24 @@ class DialClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
         logits = self.scorer_.logits(X, codes)
         return (logits if self.platt_ is None else self.platt_(logits, codes)), codes
 
-    def _row_thresholds(self, tolerance: Any, codes: Codes) -> NDArray[np.float64]:
+    def _row_thresholds(
+        self, tolerance: Any, confidence: float | None, codes: Codes
+    ) -> NDArray[np.float64]:
         """(n,) the threshold that each row must be above."""
         wishes = check_tolerance(self.tolerance if tolerance is None else tolerance)
         if wishes.ndim == 0:
-            return self.frontier_.at(float(wishes)).thresholds[codes]
+            return self.frontier_.at(float(wishes), confidence=confidence).thresholds[codes]
         check_same_length(codes, wishes, ("X", "tolerance"))
         distinct, place = np.unique(wishes, return_inverse=True)
-        return self.frontier_.at(distinct).thresholds[place, codes]
+        return self.frontier_.at(distinct, confidence=confidence).thresholds[place, codes]
 
     def predict(
-        self, X: Any, *, sensitive_features: Any = None, tolerance: Any = None
+        self,
+        X: Any,
+        *,
+        sensitive_features: Any = None,
+        tolerance: Any = None,
+        confidence: float | None = None,
     ) -> NDArray[Any]:
         """Decisions at a tolerance, as labels.
 
@@ -247,26 +306,37 @@ class DialClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
         tolerance : float or array of float, optional
             The dial: the largest gap that is wished for; one number, or one for each row. The
             constructor's by default.
+        confidence : float, optional
+            The gap on new rows is to be within the tolerance with this confidence; without, the
+            gap on the calibration rows is.
         """
         margin = self.decision_function(
-            X, sensitive_features=sensitive_features, tolerance=tolerance
+            X, sensitive_features=sensitive_features, tolerance=tolerance, confidence=confidence
         )
         return np.asarray(self.classes_[(margin > 0).astype(np.intp)])
 
     def decision_function(
-        self, X: Any, *, sensitive_features: Any = None, tolerance: Any = None
+        self,
+        X: Any,
+        *,
+        sensitive_features: Any = None,
+        tolerance: Any = None,
+        confidence: float | None = None,
     ) -> NDArray[np.float64]:
         """Logit minus the group's threshold; positive where the positive label is given."""
         logits, codes = self._score_rows(X, sensitive_features)
+        limits = self._row_thresholds(tolerance, confidence, codes)
         with np.errstate(invalid="ignore"):
-            margin = np.asarray(logits, np.float64) - self._row_thresholds(tolerance, codes)
+            margin = np.asarray(logits, np.float64) - limits
         return np.where(np.isnan(margin), 0.0, margin)  # inf over inf: not above
 
-    def thresholds(self, tolerance: float | None = None) -> dict[Hashable, float]:
+    def thresholds(
+        self, tolerance: float | None = None, *, confidence: float | None = None
+    ) -> dict[Hashable, float]:
         """Logit threshold of each group at a tolerance."""
         check_is_fitted(self, "frontier_")
         wish = self.tolerance if tolerance is None else tolerance
-        point = self.frontier_.at(float(check_tolerance(wish)))
+        point = self.frontier_.at(float(check_tolerance(wish)), confidence=confidence)
         return dict(zip(point.groups, point.thresholds.tolist(), strict=True))
 
     def score(
@@ -277,14 +347,36 @@ class DialClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
         *,
         sensitive_features: Any = None,
         tolerance: Any = None,
+        confidence: float | None = None,
     ) -> float:
         """Accuracy of the decisions at a tolerance."""
-        decisions = self.predict(X, sensitive_features=sensitive_features, tolerance=tolerance)
+        decisions = self.predict(
+            X, sensitive_features=sensitive_features, tolerance=tolerance, confidence=confidence
+        )
         return float(accuracy_score(y, decisions, sample_weight=sample_weight))
 
     @abstractmethod
     def fit(self, X: Any, y: Any, *, sensitive_features: Any = None) -> Self:
         """Train the scorer and find the frontier on rows that it hasn't seen."""
+
+
+def hold_out(cells: Rows, share: float, rng: np.random.RandomState) -> Rows:
+    """A share of every group and label, rounded up; one row of each stays."""
+    held = [np.zeros(0, np.intp)]
+    for cell in np.unique(cells):
+        places = rng.permutation(np.flatnonzero(cells == cell))
+        held.append(places[: min(math.ceil(share * len(places)), len(places) - 1)])
+    return np.sort(np.concatenate(held))
+
+
+def take_rows(X: Any, places: Rows) -> Any:
+    """Rows at these positions, of whatever holds rows."""
+    torch = sys.modules.get("torch")  # X can only be torch's if it has been imported
+    if torch is not None and isinstance(X, torch.utils.data.Dataset):
+        return torch.utils.data.Subset(X, places.tolist())
+    if torch is not None and isinstance(X, torch.Tensor):
+        return X[torch.as_tensor(places, device=X.device)]
+    return _safe_indexing(X, places)
 
 
 def split_column(X: Any, column: Any) -> tuple[Any, Any]:

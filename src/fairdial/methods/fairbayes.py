@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import StratifiedKFold
-from sklearn.utils import _safe_indexing, check_random_state, get_tags
-from sklearn.utils.validation import _num_samples, check_is_fitted
+from sklearn.utils import check_random_state, get_tags
+from sklearn.utils.validation import check_is_fitted
 
-from fairdial._validation import check_count, check_fraction, check_same_length
+from fairdial._validation import check_count
 from fairdial.criteria import Criterion
+from fairdial.criteria import criterion as find_criterion
 from fairdial.errors import InvalidInputError
-from fairdial.methods.base import Codes, DialClassifier, encode_rows
+from fairdial.methods.base import DialClassifier, FitRows, Rows, take_rows
+from fairdial.methods.network import Network, fit_scorer, torch_module
 from fairdial.scorers import AveragedScorer, SklearnScorer, find_method
-
-Rows = NDArray[np.intp]
 
 
 class FairBayes(DialClassifier):
@@ -31,8 +29,9 @@ class FairBayes(DialClassifier):
 
     Parameters
     ----------
-    estimator : classifier or pipeline
-        Gives scores by ``predict_proba``, ``decision_function`` or ``predict``.
+    estimator : classifier, pipeline, Network or None
+        Gives scores by ``predict_proba``, ``decision_function`` or ``predict``. None is
+        ``Network()``: one neural network for each group, as GFB has it, trained plainly.
     criterion : str or Criterion
         "demographic_parity", "equal_opportunity" or "predictive_equality".
     tolerance : float
@@ -85,7 +84,7 @@ class FairBayes(DialClassifier):
 
     def __init__(
         self,
-        estimator: Any,
+        estimator: Any = None,
         *,
         criterion: str | Criterion = "demographic_parity",
         tolerance: float = 0.0,
@@ -114,7 +113,7 @@ class FairBayes(DialClassifier):
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        if hasattr(self.estimator, "__sklearn_tags__"):
+        if hasattr(self.estimator, "__sklearn_tags__") and not isinstance(self.estimator, Network):
             tags.input_tags = get_tags(self.estimator).input_tags
         return tags
 
@@ -131,58 +130,67 @@ class FairBayes(DialClassifier):
             Group of each row, any names; several columns stand for their intersections. Without,
             all rows are one group: a plain classifier.
         """
-        X, sensitive = self._take_groups(X, sensitive_features)
         if self.prefit:
+            X, sensitive = self._take_groups(X, sensitive_features)
             self._use_fitted()
             X = self._check_features(X, reset=True)
             return self._calibrate(X, self._labels(y), sensitive, "declared")
-        X = self._check_features(X, reset=True)
-        if y is None:
-            raise InvalidInputError(
-                "`y` must be given: fit requires y to be passed, but the target y is None."
-            )
-        labels = self._learn_classes(y)
-        check_same_length(range(_num_samples(X)), labels, ("X", "y"))
-        codes, names = encode_rows(sensitive, len(labels), None)
-        self.trained_groups_ = names if self.per_group else None
-        self.platt_ = None
-        cells = codes.astype(np.intp) * 2 + (labels == self.classes_[1])
+        rows = self._rows_to_fit(X, y, sensitive_features)
+        self.trained_groups_ = rows.names if self.per_group else None
+        if self.estimator is None or isinstance(self.estimator, Network):
+            return self._fit_network(rows)
         if self.cv is not None:
-            return self._cross_fit(X, labels, codes, names, cells)
-        share = check_fraction(self.calibration, "calibration")
-        held = _hold_out(cells, share, check_random_state(self.random_state))
-        rows = np.setdiff1d(np.arange(len(labels)), held)
-        self.scorer_ = self._train(X, labels, codes, rows, len(names))
-        self.estimator_ = self.scorer_.estimators if self.per_group else self.scorer_.estimators[0]
-        logits = self.scorer_.logits(_safe_indexing(X, held), codes[held])
-        positive = labels[held] == self.classes_[1]
-        return self._set_frontier(logits, codes[held], names, positive, "declared")
+            return self._cross_fit(rows)
+        scorer = self._train(rows, rows.train)
+        self.scorer_ = scorer
+        self.estimator_ = scorer.estimators if self.per_group else scorer.estimators[0]
+        return self._calibrate_held_out(rows)
 
-    def _train(
-        self, X: Any, labels: NDArray[Any], codes: Codes, rows: Rows, n_groups: int
-    ) -> SklearnScorer:
+    def _fit_network(self, rows: FitRows) -> Self:
+        """The same network as GFB's, trained by empirical risk minimisation (eq:l_pred)."""
+        if self.cv is not None:
+            raise InvalidInputError(f"`cv` must be None for a network, got {self.cv!r}.")
+        network = self.estimator if self.estimator is not None else Network()
+        masoba, steps = torch_module("masoba"), torch_module("steps")
+        rate = find_criterion(self.criterion).rates[0]
+
+        def objective(shares: Any) -> Any:
+            return masoba.Objective(rate, shares, weight=1.0, gamma=network.gamma)
+
+        def make_step(net: Any, objective: Any, _: int) -> Any:
+            return steps.PlainStep(
+                net, objective, rate=network.learning_rate, weight_decay=network.weight_decay
+            )
+
+        self.trained_groups_ = rows.names
+        fit_scorer(self, network, rows, make_step, objective)
+        return self._calibrate_held_out(rows)
+
+    def _train(self, rows: FitRows, places: Rows) -> SklearnScorer:
         """Fit the estimator, or one for each group, on these rows."""
-        parts = [rows[codes[rows] == a] for a in range(n_groups)] if self.per_group else [rows]
+        codes = rows.codes[places]
+        parts = [places]
+        if self.per_group:
+            parts = [places[codes == a] for a in range(len(rows.names))]
         estimators = []
         for part in parts:
-            if len(np.unique(labels[part])) < 2:
+            if len(np.unique(rows.labels[part])) < 2:
                 raise InvalidInputError(
                     "`y` must hold two classes among the training rows"
                     + (" of every group" if self.per_group else "")
                     + ", got one class only."
                 )
-            estimators.append(clone(self.estimator).fit(_safe_indexing(X, part), labels[part]))
+            X, y = take_rows(rows.X, part), rows.labels[part]
+            estimators.append(clone(self.estimator).fit(X, y))
         return SklearnScorer(
             estimators,
             positive=self.classes_[1],
             method=find_method(estimators[0], self.predict_method),
         )
 
-    def _cross_fit(
-        self, X: Any, labels: NDArray[Any], codes: Codes, names: Any, cells: Rows
-    ) -> Self:
+    def _cross_fit(self, rows: FitRows) -> Self:
         """Out-of-fold scores find the frontier; the models of the folds are averaged."""
-        folds = check_count(self.cv, "cv", least=2)
+        folds, cells = check_count(self.cv, "cv", least=2), rows.cells
         smallest = int(np.bincount(cells)[np.unique(cells)].min())
         if smallest < folds:
             raise InvalidInputError(
@@ -192,20 +200,22 @@ class FairBayes(DialClassifier):
         splitter = StratifiedKFold(
             folds, shuffle=True, random_state=check_random_state(self.random_state)
         )
-        logits = np.empty(len(labels))
+        logits = np.empty(len(cells))
         scorers = []
-        for rows, held in splitter.split(np.zeros(len(labels)), cells):
-            scorer = self._train(X, labels, codes, rows, len(names))
-            logits[held] = scorer.logits(_safe_indexing(X, held), codes[held])
+        for train, held in splitter.split(np.zeros(len(cells)), cells):
+            scorer = self._train(rows, train)
+            logits[held] = scorer.logits(take_rows(rows.X, held), rows.codes[held])
             scorers.append(scorer)
         self.scorer_ = AveragedScorer(scorers)
         self.estimator_ = [estimator for scorer in scorers for estimator in scorer.estimators]
-        return self._set_frontier(logits, codes, names, labels == self.classes_[1], "none")
+        return self._set_frontier(logits, rows.codes, rows.names, rows.positive, "none")
 
     def _use_fitted(self) -> None:
         """Take the estimator as it is (``prefit``)."""
-        if self.per_group or self.cv is not None:
-            raise InvalidInputError("`prefit` must be False with `per_group` or `cv`, got True.")
+        if self.per_group or self.cv is not None or self.estimator is None:
+            raise InvalidInputError(
+                "`prefit` must be False with `per_group`, `cv` or no `estimator`, got True."
+            )
         if hasattr(self.estimator, "__sklearn_tags__"):
             try:
                 check_is_fitted(self.estimator)
@@ -230,12 +240,3 @@ class FairBayes(DialClassifier):
         if self.prefit and not hasattr(self, "scorer_"):
             self._use_fitted()
         super()._check_scorer()
-
-
-def _hold_out(cells: Rows, share: float, rng: np.random.RandomState) -> Rows:
-    """Rows for calibration: a share of every group and label, rounded up; one stays to train."""
-    held = []
-    for cell in np.unique(cells):
-        rows = rng.permutation(np.flatnonzero(cells == cell))
-        held.append(rows[: min(math.ceil(share * len(rows)), len(rows) - 1)])
-    return np.sort(np.concatenate(held))

@@ -1,0 +1,115 @@
+"""What the benchmarks share: CPU time, tables, the machine, and rows drawn from a known law."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import math
+import platform
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import expit, logit
+
+from fairdial.datasets import GaussianLaw
+
+Floats = NDArray[np.float64]
+Integers = NDArray[np.integer[Any]]
+
+TWO_GROUPS = GaussianLaw()
+
+
+def machine(packages: Iterable[str]) -> str:
+    """One line: processor, system, Python and the versions of what is compared."""
+    words = [_processor(), platform.system(), f"Python {platform.python_version()}"]
+    for name in packages:
+        try:
+            words.append(f"{name} {importlib.metadata.version(name)}")
+        except importlib.metadata.PackageNotFoundError:
+            words.append(f"{name} not installed")
+    return ", ".join(words)
+
+
+def _processor() -> str:
+    table = Path("/proc/cpuinfo")
+    if table.is_file():
+        for line in table.read_text().splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    return platform.processor() or platform.machine()
+
+
+@dataclass(frozen=True)
+class Timing:
+    """Least CPU time of some runs, in seconds."""
+
+    seconds: float
+    runs: int
+
+    @property
+    def cell(self) -> str:
+        """Milliseconds for a table, with the number of runs where there was one only."""
+        return milliseconds(self.seconds) + (" (1 run)" if self.runs == 1 else "")
+
+
+def cpu_time(call: Callable[[], Any], repeats: int, budget: float = math.inf) -> Timing:
+    """The least CPU time of up to ``repeats`` runs; no new run once ``budget`` seconds are used."""
+    best, used, runs = math.inf, 0.0, 0
+    while runs < repeats and (runs == 0 or used < budget):
+        start = time.process_time()
+        call()
+        took = time.process_time() - start
+        best, used, runs = min(best, took), used + took, runs + 1
+    return Timing(best, runs)
+
+
+def milliseconds(seconds: float) -> str:
+    """Three digits, or all of them where there are more."""
+    value = seconds * 1e3
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+
+
+def table(head: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
+    """A Markdown table, aligned for reading as it is."""
+    widths = [max(len(cell) for cell in column) for column in zip(head, *lines, strict=True)]
+    rule = ["-" * width for width in widths]
+    padded = [
+        [cell.ljust(width) for cell, width in zip(line, widths, strict=True)]
+        for line in (head, rule, *lines)
+    ]
+    return "\n".join(f"| {' | '.join(line)} |" for line in padded)
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Scored rows: true log-odds, group codes and labels."""
+
+    logits: Floats
+    groups: Integers
+    y: Integers
+
+    def __len__(self) -> int:
+        return len(self.logits)
+
+    @property
+    def probabilities(self) -> Floats:
+        """(n,) probability of a label of 1."""
+        return np.asarray(expit(self.logits), np.float64)
+
+
+def draw(law: GaussianLaw, n: int, rng: np.random.Generator) -> Rows:
+    """Rows of the law with their true log-odds; groups and labels are int8."""
+    groups = rng.choice(len(law.shares), size=n, p=law.shares).astype(np.int8)
+    y = (rng.random(n) < np.take(law.base_rates, groups)).astype(np.int8)
+    return Rows(log_odds(law, groups, y, rng), groups, y)
+
+
+def log_odds(law: GaussianLaw, groups: Integers, y: Integers, rng: np.random.Generator) -> Floats:
+    """The true log-odds of rows whose group and label are known, with the feature drawn."""
+    d = np.take(law.separations, groups)
+    x = rng.standard_normal(len(groups)) + (y - 0.5) * d
+    return np.asarray(d * x + np.take(logit(law.base_rates), groups), np.float64)

@@ -1,0 +1,262 @@
+"""How often the gap on new rows exceeds the tolerance, and what a certified tolerance costs.
+
+    python benchmarks/coverage.py [--draws 1000] [--quick]
+
+The first table draws calibration rows from a Gaussian law, with a fixed number of counted rows in
+each group and the true log-odds as scores. Every rule sees the same draws; the *population* gap
+and accuracy of the thresholds that it chose are computed from the law, without any sample (a
+randomised rule's are the mixture of its thresholds'). The second table trains gradient boosting
+on Adult and sets the accuracy on test rows with and without confidence side by side.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from common import TWO_GROUPS, Floats, Integers, Rows, log_odds, machine, table
+from peers import MISSING, Fairlearn, OxonFair, quiet
+from sklearn.ensemble import HistGradientBoostingClassifier
+from threadpoolctl import threadpool_limits
+
+from fairdial import CannotCertifyError, Criterion, FairBayes, Frontier, proba_to_logits, sweep
+from fairdial.criteria import CRITERIA, DEMOGRAPHIC_PARITY
+from fairdial.datasets import Dataset, load_adult
+
+CONFIDENCE = 0.95
+CASES = ((500, (0.10, 0.20)), (5_000, (0.10,)))  # counted rows a group, tolerances
+SEEDS = (0, 5, 10, 15, 20)  # the study's
+ADULT_TOLERANCES = (0.05, 0.10)
+PACKAGES = ("fairdial", "numpy", "scikit-learn", "fairlearn", "oxonfair")
+
+
+# ---- the law --------------------------------------------------------------------------------
+
+
+def draw_counted(criterion: Criterion, counted: int, rng: np.random.Generator) -> Rows:
+    """Exactly ``counted`` counted rows a group, and the others in the law's proportion."""
+    label = criterion.rates[0].counted
+    groups, labels = [], []
+    for a, positive in enumerate(TWO_GROUPS.base_rates):
+        if label is None:
+            y = (rng.random(counted) < positive).astype(np.int8)
+        else:
+            share = positive if label == 1 else 1.0 - positive
+            others = round(counted * (1.0 - share) / share)
+            y = np.repeat(np.array([label, 1 - label], np.int8), [counted, others])
+        labels.append(y)
+        groups.append(np.full(len(y), a, np.int8))
+    codes, y = np.concatenate(groups), np.concatenate(labels)
+    return Rows(log_odds(TWO_GROUPS, codes, y, rng), codes, y)
+
+
+@dataclass
+class Rule:
+    """A rule's name, how it chooses, and what the law says of its choices."""
+
+    name: str
+    choose: Callable[[Rows, Frontier, float], tuple[Floats, Floats]]
+    gaps: list[float] = field(default_factory=list)
+    accuracies: list[float] = field(default_factory=list)
+    refused: int = 0
+
+    def add(self, criterion: Criterion, rows: Rows, frontier: Frontier, tolerance: float) -> None:
+        """Choose on these rows, and ask the law."""
+        try:
+            weights, thresholds = self.choose(rows, frontier, tolerance)  # (m, K) each
+        except CannotCertifyError:
+            self.refused += 1
+            return
+        rates = (weights * TWO_GROUPS.rates(criterion, thresholds)).sum(axis=0)
+        self.gaps.append(float(criterion.gap(rates)))
+        self.accuracies.append(_accuracy(weights, thresholds))
+
+    def cells(self, tolerance: float) -> list[str]:
+        """How often the gap was exceeded, with its Monte Carlo error; mean gap and accuracy."""
+        if not self.gaps:
+            return [f"refused ({self.refused} of {self.refused})", "-", "-", "-"]
+        exceeds = float(np.mean(np.array(self.gaps) > tolerance))
+        error = np.sqrt(exceeds * (1.0 - exceeds) / len(self.gaps))
+        note = f" ({self.refused} refused)" if self.refused else ""
+        return [
+            f"{exceeds:.1%}{note}",
+            f"{error:.1%}",
+            f"{np.mean(self.gaps):.4f}",
+            f"{np.mean(self.accuracies):.4f}",
+        ]
+
+
+def _accuracy(weights: Floats, thresholds: Floats) -> float:
+    """Accuracy of a rule that takes one of m thresholds in each group, with these weights."""
+    pi = np.asarray(TWO_GROUPS.base_rates)
+    true_positive, false_positive = (
+        (weights * TWO_GROUPS.rates(name, thresholds)).sum(axis=0)
+        for name in ("equal_opportunity", "predictive_equality")
+    )
+    right = pi * true_positive + (1.0 - pi) * (1.0 - false_positive)
+    return float(right @ np.asarray(TWO_GROUPS.shares))
+
+
+def _one(thresholds: Floats) -> tuple[Floats, Floats]:
+    """A rule that isn't randomised."""
+    return np.ones((1, len(thresholds))), thresholds[None, :]
+
+
+def _plain(_rows: Rows, frontier: Frontier, tolerance: float) -> tuple[Floats, Floats]:
+    return _one(frontier.at(tolerance).thresholds)
+
+
+def _declared(_rows: Rows, frontier: Frontier, tolerance: float) -> tuple[Floats, Floats]:
+    return _one(frontier.at(tolerance, confidence=CONFIDENCE).thresholds)
+
+
+def _simultaneous(_rows: Rows, frontier: Frontier, tolerance: float) -> tuple[Floats, Floats]:
+    return _one(frontier.at(tolerance, confidence=CONFIDENCE, simultaneous=True).thresholds)
+
+
+def _fairlearn(rows: Rows, _frontier: Frontier, tolerance: float) -> tuple[Floats, Floats]:
+    return Fairlearn.mixture(Fairlearn(rows).fit(tolerance))
+
+
+def _oxonfair(rows: Rows, _frontier: Frontier, tolerance: float) -> tuple[Floats, Floats]:
+    return _one(OxonFair.thresholds(OxonFair(rows).fit(tolerance)))
+
+
+def rules(criterion: Criterion) -> list[Rule]:
+    """The rules that know this criterion; the libraries are asked for demographic parity."""
+    found = [
+        Rule("fairdial, plain", _plain),
+        Rule(f"fairdial, confidence {CONFIDENCE:g}", _declared),
+        Rule(f"fairdial, confidence {CONFIDENCE:g}, simultaneous", _simultaneous),
+    ]
+    if criterion is DEMOGRAPHIC_PARITY:
+        if Fairlearn.installed():
+            found.append(Rule("fairlearn", _fairlearn))
+        if OxonFair.installed():
+            found.append(Rule("oxonfair", _oxonfair))
+    return found
+
+
+def law_lines(criterion: Criterion, draws: int, seed: int) -> Iterator[list[str]]:
+    """The lines of the first table for one criterion."""
+    for counted, tolerances in CASES:
+        rng = np.random.default_rng([seed, counted])
+        tried = {tolerance: rules(criterion) for tolerance in tolerances}
+        for _ in range(draws):
+            rows = draw_counted(criterion, counted, rng)
+            frontier = sweep(rows.logits, rows.groups, rows.y, criterion=criterion)
+            for tolerance, each in tried.items():
+                for rule in each:
+                    rule.add(criterion, rows, frontier, tolerance)
+        for tolerance, each in tried.items():
+            start = [criterion.name, f"{counted:,}", f"{tolerance:.2f}"]
+            yield from ([*start, rule.name, *rule.cells(tolerance)] for rule in each)
+            if criterion is DEMOGRAPHIC_PARITY:
+                for peer in (Fairlearn, OxonFair):
+                    if not peer.installed():
+                        yield [*start, peer.name, MISSING, "-", "-", "-"]
+
+
+# ---- Adult ----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """Accuracy and gap on test rows."""
+
+    accuracy: float
+    gap: float
+
+
+def judge(test: Dataset, logits: Floats, codes: Integers, thresholds: Floats) -> Outcome:
+    """What these thresholds do on rows that had no part in choosing them."""
+    selected = logits > thresholds[codes]
+    rates = [selected[codes == a].mean() for a in range(len(thresholds))]
+    return Outcome(float((selected == test.y).mean()), float(max(rates) - min(rates)))
+
+
+def adult_runs(seeds: Sequence[int]) -> dict[float, list[tuple[Outcome, Outcome]]]:
+    """For each tolerance and seed the outcome without and with confidence."""
+    data = load_adult()
+    runs: dict[float, list[tuple[Outcome, Outcome]]] = {each: [] for each in ADULT_TOLERANCES}
+    for seed in seeds:
+        parts = data.paper_split(seed)
+        model = HistGradientBoostingClassifier(random_state=seed)
+        model.fit(parts.train.X, parts.train.y)
+        dial = FairBayes(model, prefit=True)
+        held = parts.calibration
+        dial.fit(held.X, held.y, sensitive_features=held.groups)
+        frontier, test = dial.frontier_, parts.test
+        logits = proba_to_logits(model.predict_proba(test.X)[:, 1])
+        codes = np.searchsorted(np.array(frontier.groups), test.groups)
+        for tolerance, outcomes in runs.items():
+            plain = frontier.at(tolerance).thresholds
+            sure = frontier.at(tolerance, confidence=CONFIDENCE).thresholds
+            outcomes.append((judge(test, logits, codes, plain), judge(test, logits, codes, sure)))
+    return runs
+
+
+def adult_lines(seeds: Sequence[int]) -> Iterator[list[str]]:
+    """The lines of the second table."""
+    for tolerance, outcomes in adult_runs(seeds).items():
+        accuracy = np.array([[each.accuracy for each in pair] for pair in outcomes])
+        gap = np.array([[each.gap for each in pair] for pair in outcomes])  # (seeds, 2)
+        cost = accuracy[:, 0] - accuracy[:, 1]
+        error = cost.std(ddof=1) / np.sqrt(len(cost)) if len(cost) > 1 else np.nan
+        above = (gap > tolerance).sum(axis=0)
+        yield [
+            f"{tolerance:.2f}",
+            *(f"{value:.4f}" for value in accuracy.mean(axis=0)),
+            f"{cost.mean():.4f}",
+            f"{error:.4f}",
+            *(
+                f"{value:.4f} ({count} of {len(cost)} above)"
+                for value, count in zip(gap.mean(axis=0), above, strict=True)
+            ),
+        ]
+
+
+# ---- the run --------------------------------------------------------------------------------
+
+
+def report(draws: int, seeds: Sequence[int], seed: int, criteria: Sequence[Any]) -> None:
+    """Measure and print."""
+    print(machine(PACKAGES))
+    print(
+        f"\nPopulation gap against the tolerance, {draws:,} draws of calibration rows; gaps and "
+        "accuracies are the law's own, the standard error is that of the draws.\n"
+    )
+    head = ["criterion", "counted rows a group", "tolerance", "rule", "exceeds", "s.e."]
+    lines = [line for kind in criteria for line in law_lines(kind, draws, seed)]
+    print(table([*head, "mean gap", "mean accuracy"], lines))
+    print(
+        "\nAdult, groups by sex, gradient boosting and FairBayes, demographic parity, test rows "
+        f"of {len(seeds)} splits; confidence {CONFIDENCE:g}.\n"
+    )
+    head = ["tolerance", "accuracy, plain", "accuracy, confident", "cost", "s.e. of the cost"]
+    print(table([*head, "gap, plain", "gap, confident"], list(adult_lines(seeds))))
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Read the options and run."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--draws", type=int, default=1000, help="draws of calibration rows")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument(
+        "--quick", action="store_true", help="few draws: shows that it works, no figures"
+    )
+    given = parser.parse_args(arguments)
+    quiet()
+    with threadpool_limits(1):
+        if given.quick:
+            print("A quick run: it shows that everything works; its figures mean nothing.\n")
+            report(5, SEEDS[:1], given.seed, CRITERIA)
+        else:
+            report(given.draws, SEEDS, given.seed, CRITERIA)
+
+
+if __name__ == "__main__":
+    main()

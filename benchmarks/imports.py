@@ -1,0 +1,91 @@
+"""What ``import fairdial`` costs, beside the libraries that its users import anyway.
+
+    python benchmarks/imports.py [--repeats 15] [--quick]
+
+Each import runs in a fresh interpreter, in turn, and is timed inside it (CPU time). If fairdial
+takes too long, the modules that it loads on top are listed, the slowest first.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import subprocess
+import sys
+from collections.abc import Sequence
+
+from common import machine, milliseconds, table
+
+BASELINE = "import sklearn, pandas"
+OURS = "import fairdial"
+GOAL = 1.3  # times the baseline
+HEAVIEST = 15
+PACKAGES = ("fairdial", "numpy", "pandas", "scikit-learn", "scipy")
+
+
+def fresh(*arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run a new interpreter."""
+    return subprocess.run([sys.executable, *arguments], capture_output=True, text=True, check=True)
+
+
+def import_seconds(statement: str) -> float:
+    """CPU time of an import in a fresh interpreter, without the interpreter's own start."""
+    program = (
+        f"import time; start = time.process_time(); {statement}; print(time.process_time() - start)"
+    )
+    return float(fresh("-c", program).stdout)
+
+
+def loaded(statement: str) -> dict[str, float]:
+    """Modules that an import loads, with the milliseconds that each takes by itself."""
+    found = {}
+    for line in fresh("-X", "importtime", "-c", statement).stderr.splitlines():
+        own, _, name = line.removeprefix("import time:").split("|")
+        if own.strip().isdigit():  # the first line is a heading
+            found[name.strip()] = int(own) / 1e3
+    return found
+
+
+def report(repeats: int) -> None:
+    """Measure and print."""
+    print(machine(PACKAGES))
+    times: dict[str, list[float]] = {BASELINE: [], OURS: []}
+    for statement in times:
+        import_seconds(statement)  # compiles and fills the disk cache
+    for _ in range(repeats):
+        for statement, taken in times.items():
+            taken.append(import_seconds(statement))
+    medians = {statement: statistics.median(taken) for statement, taken in times.items()}
+    ratio = medians[OURS] / medians[BASELINE]
+    print(f"\nCPU milliseconds in a fresh interpreter, {repeats} runs of each in turn.\n")
+    lines = [
+        [f"`{statement}`", milliseconds(medians[statement]), milliseconds(min(taken))]
+        for statement, taken in times.items()
+    ]
+    print(table(["import", "median", "least"], lines))
+    verdict = "ok" if ratio < GOAL else "miss"
+    print(f"\nRatio of the medians: {ratio:.2f} (goal: below {GOAL:g}): {verdict}")
+    if ratio >= GOAL:
+        known = loaded(BASELINE)
+        extra = {n: t for n, t in loaded(f"{BASELINE}, fairdial").items() if n not in known}
+        slowest = sorted(extra.items(), key=lambda item: -item[1])[:HEAVIEST]
+        print(
+            f"\n{len(extra)} modules on top of the baseline take {sum(extra.values()):.0f} ms "
+            "(with the cost of tracing); the slowest:\n"
+        )
+        print(table(["module", "ms by itself"], [[n, f"{t:.1f}"] for n, t in slowest]))
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Read the options and run."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--repeats", type=int, default=15, help="runs of each import")
+    parser.add_argument("--quick", action="store_true", help="one run of each")
+    given = parser.parse_args(arguments)
+    if given.quick:
+        print("A quick run: it shows that everything works; its figures mean nothing.\n")
+    report(1 if given.quick else given.repeats)
+
+
+if __name__ == "__main__":
+    main()

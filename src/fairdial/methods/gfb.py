@@ -1,0 +1,252 @@
+"""GFB, Guidance to Fairest-Boundary: the paper's method (alg:proposed)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+
+from fairdial._validation import check_choice
+from fairdial.criteria import Criterion
+from fairdial.criteria import criterion as find_criterion
+from fairdial.errors import InvalidInputError, TrainingWarning, warn
+from fairdial.methods.base import DialClassifier
+from fairdial.methods.network import Network, fit_scorer, torch_module
+from fairdial.methods.plotting import draw_logits
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+INERT = 0.95  # a residual above this: the auxiliary system isn't being solved
+WARM_STEPS = 100  # at least, where there is a warm start at all
+COLLAPSED = 0.5  # of the unconstrained gap after the warm start
+
+
+class GFB(DialClassifier):
+    """A network whose representation is learned for the dial.
+
+    Trunk g and head z of each group are trained as a bilevel problem (eq:bilevel_optim): the head
+    minimises the prediction loss; the trunk, anticipating the head, also draws logits towards the
+    fairest threshold, so that accuracy comes back quickly when the tolerance is relaxed. The
+    three directions of MA-SOBA come from one forward and one backward. Two groups.
+
+    Parameters
+    ----------
+    criterion : str or Criterion
+        "demographic_parity", "equal_opportunity" or "predictive_equality".
+    tolerance : float
+        Where the dial rests.
+    weight : float
+        lambda of eq:l_gen: the share of the prediction loss in the trunk's objective; 1 is plain
+        training.
+    aux : {"scaled", "step", "solve"}
+        How the auxiliary system H w = grad L_gen is treated: steps scaled by the curvature; the
+        paper's plain step; conjugate gradients on its positive semi-definite part (exact for a
+        linear head), for the distance loss alone.
+    aux_rate : float
+        Step of "scaled" (in units of one over the largest curvature) and "step".
+    moving_average : float
+        theta of MA-SOBA; 1 is the raw hypergradient.
+    average_first : bool
+        Whether the moving average takes the new direction in before the outer step; the paper:
+        after.
+    head_rate : float, optional
+        Learning rate of the head; the network's by default.
+    root : {"smooth", "hard"}
+        Which fairest setting: of the smooth disparity, as theorem 2 has it; or of the batch's hard
+        one, as in the authors' release.
+    warm_epochs : int
+        First so many epochs (and at least 100 steps) with the prediction loss alone; 0: none.
+    network : Network, optional
+        What is trained, and how.
+    calibration : float
+        Share of the rows that ``fit`` holds out to find the frontier.
+    recalibrate : None or "group"
+        Correct each group's logits by a line first.
+    sensitive_column : str, int or list, optional
+        Column(s) of X that tell the group.
+    min_count : int
+        Least number of counted calibration rows in each group.
+    warm_start : bool
+        Go on from the last fit's weights.
+    random_state : int, RandomState or None
+        Of the split, the initial weights and the batches; the same number on the same machine
+        gives the same bits.
+
+    Attributes
+    ----------
+    frontier_ : Frontier
+        Every position of the dial.
+    history_ : DataFrame
+        Epoch by epoch: losses, validation hypervolume (``score``), the residual of the auxiliary
+        system, the share of rows between 0 and the fairest thresholds, those thresholds, Acc_dep of
+        theorem 1, the unconstrained gap.
+    net_ : torch Module
+        The trained network.
+    encoder_ : Encoder or None
+        How rows become its inputs.
+
+    Examples
+    --------
+    >>> from fairdial import GFB, Network
+    >>> from fairdial.datasets import make_gaussian
+    >>> train, test = make_gaussian(4000, random_state=0).split(random_state=0)
+    >>> model = GFB(network=Network(members=1, learning_rate=0.01), random_state=0)
+    >>> model = model.fit(train.X, train.y, sensitive_features=train.groups)
+    >>> decisions = model.predict(test.X, sensitive_features=test.groups, tolerance=0.1)
+    >>> model.frontier_.at(0.1).gap <= 0.1
+    True
+    """
+
+    def __init__(
+        self,
+        *,
+        criterion: str | Criterion = "demographic_parity",
+        tolerance: float = 0.0,
+        weight: float = 0.95,
+        aux: str = "scaled",
+        aux_rate: float = 0.5,
+        moving_average: float = 1.0,
+        average_first: bool = True,
+        head_rate: float | None = None,
+        root: str = "smooth",
+        warm_epochs: int = 1,
+        network: Network | None = None,
+        calibration: float = 0.2,
+        recalibrate: str | None = None,
+        sensitive_column: Any = None,
+        min_count: int = 30,
+        warm_start: bool = False,
+        random_state: Any = None,
+    ) -> None:
+        self.criterion = criterion
+        self.tolerance = tolerance
+        self.weight = weight
+        self.aux = aux
+        self.aux_rate = aux_rate
+        self.moving_average = moving_average
+        self.average_first = average_first
+        self.head_rate = head_rate
+        self.root = root
+        self.warm_epochs = warm_epochs
+        self.network = network
+        self.calibration = calibration
+        self.recalibrate = recalibrate
+        self.sensitive_column = sensitive_column
+        self.min_count = min_count
+        self.warm_start = warm_start
+        self.random_state = random_state
+
+    def fit(self, X: Any, y: Any, *, sensitive_features: Any = None) -> Self:
+        """Train the network, and find the frontier on rows held out from training.
+
+        Parameters
+        ----------
+        X : DataFrame, array, torch Tensor or torch Dataset
+            Rows.
+        y : array-like
+            Labels: two classes of any type, the greater one being positive.
+        sensitive_features : array-like, Series or DataFrame
+            Group of each row: two groups.
+        """
+        self._check_settings()
+        rows = self._rows_to_fit(X, y, sensitive_features)
+        if len(rows.names) > 2:
+            raise InvalidInputError(
+                f"`sensitive_features` must hold two groups for GFB, got {len(rows.names)}; "
+                "FairBayes takes any number."
+            )
+        steps, masoba = torch_module("steps"), torch_module("masoba")
+        network = self.network if self.network is not None else Network()
+        rate = find_criterion(self.criterion).rates[0]
+        weight = self.weight if len(rows.names) == 2 else 1.0
+
+        def objective(shares: Any) -> Any:
+            return masoba.Objective(
+                rate, shares, weight=weight, gamma=network.gamma, hard=self.root == "hard"
+            )
+
+        def make_step(net: Any, objective: Any, steps_per_epoch: int) -> Any:
+            if len(rows.names) == 1:
+                return steps.PlainStep(net, objective, rate=network.learning_rate)
+            return steps.BilevelStep(
+                net,
+                objective,
+                outer_rate=network.learning_rate,
+                inner_rate=self.head_rate or network.learning_rate,
+                aux=self.aux,
+                aux_rate=self.aux_rate,
+                theta=self.moving_average,
+                average_first=self.average_first,
+                weight_decay=network.weight_decay,
+                warm_steps=max(self.warm_epochs * steps_per_epoch, WARM_STEPS)
+                if self.warm_epochs
+                else 0,
+            )
+
+        fit_scorer(self, network, rows, make_step, objective)
+        self._warn_of_its_workings()
+        return self._calibrate_held_out(rows)
+
+    def _check_settings(self) -> None:
+        check_choice(self.aux, "aux", ("scaled", "step", "solve"))
+        check_choice(self.root, "root", ("smooth", "hard"))
+        for name, top in (("weight", 1.0), ("moving_average", 1.0), ("aux_rate", np.inf)):
+            value = getattr(self, name)
+            if not isinstance(value, (int, float)) or not 0 < value <= top:
+                raise InvalidInputError(f"`{name}` must lie in (0, {top:g}], got {value!r}.")
+        if self.network is not None and not isinstance(self.network, Network):
+            raise InvalidInputError(
+                f"`network` must be a Network or None, got {type(self.network).__name__}."
+            )
+
+    def _warn_of_its_workings(self) -> None:
+        """Say when the method isn't doing what it is meant to do."""
+        history = self.history_
+        best = history.loc[self.best_epoch_]
+        solved = best["warm"] == 1 or best.get("aux_residual", 0.0) <= INERT
+        if not solved and self.weight < 1:
+            warn(
+                f"the auxiliary system is inert (residual {best['aux_residual']:.2f} of its right-"
+                "hand side): the trunk follows the direct gradient alone; aux='solve' solves it",
+                TrainingWarning,
+            )
+        if "gap" in history and history["warm"].any() and best["warm"] == 0:
+            warm = history["gap"][history["warm"] == 1].iloc[-1]
+            if best["gap"] < COLLAPSED * warm:
+                warn(
+                    f"the dial has collapsed: the unconstrained gap fell from {warm:.3f} to "
+                    f"{best['gap']:.3f}, which gives accuracy away at every tolerance; raise "
+                    "`weight`",
+                    TrainingWarning,
+                )
+
+    def plot_logits(
+        self,
+        X: Any,
+        *,
+        sensitive_features: Any = None,
+        ax: Axes | None = None,
+        label: str = "",
+    ) -> Axes:
+        """Logit distributions of both groups with their fairest thresholds."""
+        return plot_logits(self, X, sensitive_features=sensitive_features, ax=ax, label=label)
+
+
+def plot_logits(
+    model: DialClassifier,
+    X: Any,
+    *,
+    sensitive_features: Any = None,
+    ax: Axes | None = None,
+    label: str = "",
+) -> Axes:
+    """Logit distributions of any dialled model's groups, with the fairest thresholds.
+
+    The paper's mechanism made visible: rows between 0 and a group's fairest threshold (shaded) are
+    those whose decisions the dial moves.
+    """
+    logits, codes = model._score_rows(X, sensitive_features)
+    frontier = model.frontier_
+    fairest = frontier.states.read(np.array([int(np.argmin(frontier.gap))]))[0][0]
+    return draw_logits(logits, codes, frontier.groups, fairest, ax=ax, label=label)

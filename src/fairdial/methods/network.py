@@ -1,0 +1,206 @@
+"""The network that every trained method shares: what is trained, and how. Needs no torch itself."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from sklearn.base import BaseEstimator
+from sklearn.utils import check_random_state
+
+from fairdial._validation import check_choice, check_count, check_fraction
+from fairdial.criteria import criterion as find_criterion
+from fairdial.errors import InvalidInputError, MissingExtraError
+from fairdial.methods.base import DialClassifier, FitRows, hold_out
+
+if TYPE_CHECKING:
+    from types import ModuleType
+
+
+class Network(BaseEstimator):  # type: ignore[misc]
+    """Settings of a network: one net for each group, in an ensemble of members.
+
+    Parameters
+    ----------
+    hidden : tuple of int
+        Widths of the trunk's layers (g in the paper).
+    head : int
+        Width of the head's hidden layer (z in the paper); 0 is a linear head.
+    trunk : torch Module or callable, optional
+        A module of your own instead of the layers: rows to features. A module is copied for every
+        net, with its weights; a callable is called for each.
+    shared : bool
+        One trunk and head for all groups, which see the group as an input.
+    norm, bare : bool
+        Layer normalisation after hidden layers; no activation after the trunk's last layer.
+    dropout : float
+        Share of hidden units dropped while training; .5 helps on wide embeddings.
+    members : int
+        Networks that are trained together and whose logits are averaged.
+    gamma : float
+        Focusing exponent of the focal loss; 0 is cross-entropy.
+    learning_rate, weight_decay : float
+        Of Adam.
+    batch_size : int
+        Rows of each group in a batch.
+    epochs, patience : int
+        At most so many epochs; stop after so many without a better score on validation rows (None:
+        never).
+    score : {"dial", "hypervolume"}
+        What chooses the epoch on validation rows: the area under the accuracy that the dial
+        delivers from tolerance 0 to 1; or the paper's hypervolume.
+    epoch : {"long", "short"}
+        An epoch is one pass over the largest or over the smallest group.
+    average : float or None
+        Keep the bias-corrected moving average of the weights over about so many epochs.
+    validation : float
+        Share of the training rows that early stopping looks at.
+    encoder : "auto", None or Encoder
+        Turns tables into features, fitted on training rows; "auto" is :class:`TableEncoder` for
+        tables and nothing for tensors. None: the rows are numbers already.
+    device : str
+        "auto", "cpu", "cuda", ...
+    verbose : bool
+        Show a progress bar.
+    callbacks : list, optional
+        Objects with ``on_epoch_end(epoch, record, net)``; returning True ends the training.
+    checkpoint : path, optional
+        Folder in which the state is kept: a run that was killed goes on where it was.
+
+    Examples
+    --------
+    >>> from fairdial import Network
+    >>> Network(members=1, hidden=(128, 64)).members
+    1
+    """
+
+    def __init__(
+        self,
+        *,
+        hidden: tuple[int, ...] = (64, 32),
+        head: int = 32,
+        trunk: Any = None,
+        shared: bool = False,
+        norm: bool = False,
+        bare: bool = False,
+        dropout: float = 0.0,
+        members: int = 3,
+        gamma: float = 0.0,
+        learning_rate: float = 1e-3,
+        weight_decay: float = 0.0,
+        batch_size: int = 256,
+        epochs: int = 40,
+        patience: int | None = 8,
+        score: str = "dial",
+        epoch: str = "long",
+        average: float | None = 3.0,
+        validation: float = 0.1,
+        encoder: Any = "auto",
+        device: str = "auto",
+        verbose: bool = False,
+        callbacks: Any = None,
+        checkpoint: Any = None,
+    ) -> None:
+        self.hidden = hidden
+        self.head = head
+        self.trunk = trunk
+        self.shared = shared
+        self.norm = norm
+        self.bare = bare
+        self.dropout = dropout
+        self.members = members
+        self.gamma = gamma
+        self.learning_rate = learning_rate
+        self.weight_decay = weight_decay
+        self.batch_size = batch_size
+        self.epochs = epochs
+        self.patience = patience
+        self.score = score
+        self.epoch = epoch
+        self.average = average
+        self.validation = validation
+        self.encoder = encoder
+        self.device = device
+        self.verbose = verbose
+        self.callbacks = callbacks
+        self.checkpoint = checkpoint
+
+    def check(self) -> None:
+        """Raise where a setting is not what it must be."""
+        for name, least in (("members", 1), ("batch_size", 1), ("epochs", 1), ("head", 0)):
+            check_count(getattr(self, name), name, least=least)
+        if self.patience is not None:
+            check_count(self.patience, "patience")
+        if self.trunk is None and (
+            not isinstance(self.hidden, (tuple, list))
+            or not self.hidden
+            or not all(isinstance(w, int) and w > 0 for w in self.hidden)
+        ):
+            raise InvalidInputError(
+                f"`hidden` must be a tuple of positive widths, got {self.hidden!r}."
+            )
+        check_choice(self.score, "score", ("dial", "hypervolume"))
+        check_choice(self.epoch, "epoch", ("long", "short"))
+        check_fraction(self.validation, "validation")
+        for name in ("learning_rate", "gamma", "weight_decay", "dropout"):
+            value = getattr(self, name)
+            positive = name == "learning_rate"
+            top = 1.0 if name == "dropout" else float("inf")
+            good = isinstance(value, (int, float)) and 0 <= value < top
+            if not good or (positive and value == 0):
+                raise InvalidInputError(
+                    f"`{name}` must be {'positive' if positive else 'at least 0'}"
+                    f"{' and below 1' if top == 1.0 else ''}, got {value!r}."
+                )
+        if self.shared and self.trunk is not None:
+            raise InvalidInputError("`shared` must be False with a `trunk` of your own, got True.")
+
+
+def fit_scorer(
+    model: DialClassifier, network: Network, rows: FitRows, make_step: Any, objective: Any
+) -> None:
+    """Train a network on the training rows of a fit; sets what the estimator has learned."""
+    fitting, scoring = torch_module("fitting"), torch_module("scorer")
+    rng = check_random_state(model.random_state)
+    seed = int(rng.randint(2**31 - 1))
+    network.check()
+    held = hold_out(rows.cells[rows.train], network.validation, rng)
+    data = fitting.TrainingRows(
+        X=rows.X,
+        positive=rows.positive,
+        codes=rows.codes,
+        train=np.delete(rows.train, held),
+        validation=rows.train[held],
+        n_groups=len(rows.names),
+    )
+    again = getattr(model, "warm_start", False) and hasattr(model, "fitted_")
+    fitted = fitting.fit_network(
+        network,
+        data,
+        find_criterion(model.criterion),
+        make_step,
+        objective,
+        seed=seed,
+        start=model.fitted_ if again else None,
+        settings=type(model).__name__ + repr(model),
+    )
+    model.fitted_ = fitted
+    model.net_, model.encoder_, model.history_ = fitted.net, fitted.encoder, fitted.history
+    model.best_epoch_ = fitted.history.attrs["best_epoch"]
+    model.trained_groups_ = rows.names
+    model.scorer_ = scoring.NetScorer(fitted.net, fitted.rows)
+
+
+def torch_module(name: str) -> ModuleType:
+    """A module of ``fairdial.nn``, or an error that says what to install."""
+    import importlib
+
+    try:
+        return importlib.import_module(f"fairdial.nn.{name}")
+    except ModuleNotFoundError as error:
+        if error.name and error.name.split(".")[0] in ("torch", "safetensors"):
+            raise MissingExtraError(
+                "networks need torch: pip install 'fairdial[torch]' (or give FairBayes an "
+                "estimator of scikit-learn)."
+            ) from None
+        raise

@@ -1,0 +1,49 @@
+"""Pictures of scores; matplotlib is imported when one is drawn."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fairdial.errors import MissingExtraError
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+BINS = 80
+
+
+def draw_logits(
+    logits: NDArray[Any],
+    codes: NDArray[Any],
+    groups: tuple[Hashable, ...],
+    fairest: NDArray[Any],
+    *,
+    ax: Axes | None = None,
+    label: str = "",
+) -> Axes:
+    """Histograms of the groups' logits; the band between 0 and each fairest threshold is shaded."""
+    try:
+        import matplotlib.pyplot as plt
+    except ImportError:
+        raise MissingExtraError("plots need matplotlib: pip install 'fairdial[plot]'.") from None
+    if ax is None:
+        ax = plt.subplots(figsize=(6, 3.5), layout="constrained")[1]
+    finite = logits[np.isfinite(logits)]
+    low, high = np.quantile(finite, [0.002, 0.998]).tolist()
+    edges = np.linspace(low, high, BINS).tolist()
+    for a, (group, threshold) in enumerate(zip(groups, fairest, strict=True)):
+        color = f"C{a}"
+        rows = finite[codes[np.isfinite(logits)] == a]
+        ax.hist(rows, edges, density=True, histtype="step", color=color, label=str(group))
+        ax.axvline(threshold, color=color, linestyle="--")
+        ax.axvspan(min(0.0, threshold), max(0.0, threshold), color=color, alpha=0.12, linewidth=0)
+    ax.axvline(0.0, color="0.4", linewidth=0.8)
+    ax.set_xlabel("logit (dashed: fairest threshold)")
+    ax.set_ylabel("density")
+    ax.set_title(label)
+    ax.legend()
+    return ax

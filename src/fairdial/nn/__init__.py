@@ -1,0 +1,1 @@
+"""Everything that needs torch: networks, losses, the implicit gradient, MA-SOBA, the loop."""

@@ -1,0 +1,267 @@
+"""MA-SOBA for GFB: three directions from one forward and one backward, and what is done with them.
+
+With the trunk's weights ``theta_g``, the head's ``theta_h`` and the auxiliary variable ``w``
+(eq:d_za, eq:w, eq:d_ga):
+
+- inner: ``D_h = grad_h L_pred``;
+- auxiliary: ``D_w = H_hh w - grad_h L_gen``;
+- outer: ``D_g = grad_g L_gen - grad_g <grad_h L_pred, w>``.
+
+At the logits, ``u`` and ``c`` are the first and second derivative of L_pred and ``v`` the first of
+L_gen, all in closed form. With the tangent ``zd`` of the logits along ``w``, the scalar
+``S = <v - c zd, z> - <u, zd>`` (with ``u``, ``v`` and ``c zd`` held fixed) has all three:
+``dS/dtheta_g = D_g``, ``dS/dtheta_h = -D_w``, ``dS/dw = -D_h``. The trunk sees a
+first-order backward only; the second-order terms live in the head.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from fairdial.criteria import Rate
+from fairdial.nn.implicit import CLAMP, Floats, find_fairest
+from fairdial.nn.losses import SHARPNESS, boundary_distance, focal
+from fairdial.nn.nets import DialNet, Head, Tangent
+
+
+class Cotangents(NamedTuple):
+    """Derivatives of both objectives by the logits, (M, G, B)."""
+
+    u: Tensor  # L_pred, first
+    c: Tensor  # L_pred, second
+    v: Tensor  # L_gen, first
+    loss: Tensor  # (M,) L_pred
+    distance: Tensor  # (M,) L_dist
+    v_distance: Tensor  # the part of v that is (1 - weight) L_dist
+
+
+@dataclass
+class Objective:
+    """The two objectives of GFB at the level of logits (eq:l_pred, eq:l_gen, eq:L_dist).
+
+    Parameters
+    ----------
+    rate : Rate
+        Of the criterion.
+    shares : (2,) array
+        P(group, counted) of the training rows.
+    weight : float
+        lambda of eq:l_gen: 1 is plain prediction loss.
+    gamma : float
+        Focusing exponent of the prediction loss.
+    sharpness : float
+        k of the sigmoids.
+    hard : bool
+        The authors' released rule: the root of the batch's hard disparity.
+    """
+
+    rate: Rate
+    shares: Floats
+    weight: float = 0.95
+    gamma: float = 0.0
+    sharpness: float = SHARPNESS
+    clamp: float = CLAMP
+    hard: bool = False
+    t: Floats | None = field(default=None, repr=False)  # the last roots: where to start from
+
+    def prediction(self, logits: Tensor, y: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Loss (M,), and its first and second derivative by the logits (M, G, B)."""
+        loss = focal(logits, y, self.gamma)
+        scale = 1.0 / (y.shape[0] * y.shape[1])  # mean of a group, then over groups
+        return loss.value.mean(dim=(1, 2)), loss.first * scale, loss.second * scale
+
+    def __call__(self, logits: Tensor, y: Tensor) -> Cotangents:
+        """All derivatives at these logits (M, 2, B) and labels (2, B)."""
+        loss, u, c = self.prediction(logits, y)
+        if self.weight == 1.0:
+            zero = torch.zeros_like(u)
+            return Cotangents(u, c, u, loss, torch.zeros_like(loss), zero)
+        distance, by_logit = self._distance(logits, y)
+        part = (1.0 - self.weight) * by_logit
+        return Cotangents(u, c, self.weight * u + part, loss, distance, part)
+
+    def _distance(self, logits: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+        """L_dist (M,) and its derivative by the logits, through the thresholds too."""
+        counted = None
+        if self.rate.counted is not None:
+            counted = (y == self.rate.counted).cpu().numpy()
+            if not counted.any(axis=1).all():  # no row counts in a group: no threshold to go to
+                return logits.new_zeros(len(logits)), torch.zeros_like(logits)
+        values = logits.double().cpu().numpy()
+        found = find_fairest(
+            values,
+            self.rate,
+            self.shares,
+            counted,
+            sharpness=self.sharpness,
+            start=self.t,
+            clamp=self.clamp,
+            hard=self.hard,
+        )
+        self.t = found.t
+        tau = _like(found.thresholds, logits)[:, :, None]  # (M, 2, 1)
+        slope = _like(found.threshold_slopes, logits)
+        d = boundary_distance(logits, tau, self.sharpness)
+        scale = 0.5 / logits.shape[-1]
+        by_t = (d.by_threshold.mean(dim=-1) * slope).sum(dim=1) / 2  # (M,)
+        through = by_t[:, None, None] * _like(found.gradient, logits)
+        return d.value.mean(dim=(1, 2)), d.by_logit * scale + through
+
+
+def _like(array: NDArray[Any], tensor: Tensor) -> Tensor:
+    return torch.as_tensor(array, dtype=tensor.dtype, device=tensor.device)
+
+
+class Directions(NamedTuple):
+    """Where the three variables are to go; the trunk's direction is left in its ``.grad``."""
+
+    inner: list[Tensor]  # D_h
+    auxiliary: list[Tensor]  # D_w
+    cotangents: Cotangents
+    features: Tensor  # (S, B', f), detached
+
+
+def directions(
+    net: DialNet, x: Tensor, y: Tensor, w: Sequence[Tensor], objective: Objective
+) -> Directions:
+    """D_g (in the trunk's ``.grad``), D_h and D_w at the current weights."""
+    features = net.trunk(net.arrange(x))  # with graph
+    fixed = features.detach()
+    pull = _explicit if isinstance(net.head, Head) else _by_double_backward
+    inner, auxiliary, df, cotangents = pull(net, fixed, y, w, objective)
+    if features.requires_grad:
+        features.backward(df)
+    return Directions(inner, auxiliary, cotangents, fixed)
+
+
+def _known(net: DialNet) -> Head:
+    """The net's head, which must be the library's own."""
+    if not isinstance(net.head, Head):
+        raise TypeError(f"the head must be a fairdial.nn.nets.Head, got {type(net.head).__name__}")
+    return net.head
+
+
+Pulled = tuple[list[Tensor], list[Tensor], Tensor, Cotangents]
+
+
+@torch.no_grad()
+def _explicit(
+    net: DialNet, features: Tensor, y: Tensor, w: Sequence[Tensor], objective: Objective
+) -> Pulled:
+    head = _known(net)
+    t = head.tangent(features, w)
+    cot = objective(net.pairs(t.logits), y)
+    cz = net.flat(cot.v) - net.flat(cot.c) * t.along
+    by_weights, by_w, df = head.pull(features, w, t, cz, -net.flat(cot.u))
+    torch._foreach_neg_(by_weights)
+    torch._foreach_neg_(by_w)
+    return by_w, by_weights, df, cot
+
+
+def _by_double_backward(
+    net: DialNet, features: Tensor, y: Tensor, w: Sequence[Tensor], objective: Objective
+) -> Pulled:
+    """For heads that the library doesn't know: right for every layer, at twice the cost."""
+    params = list(net.head.parameters())
+    source = features.clone().requires_grad_()
+    logits = net.head(source)
+    cot = objective(net.pairs(logits.detach()), y)
+    loss = focal(net.pairs(logits), y, objective.gamma).value.sum() / y.numel()
+    inner = torch.autograd.grad(loss, params, create_graph=True)
+    along = torch.stack([(g * d).sum() for g, d in zip(inner, w, strict=True)]).sum()
+    sources = [*params, source]
+    curved = torch.autograd.grad(along, sources, retain_graph=True, materialize_grads=True)
+    right = torch.autograd.grad(logits, sources, net.flat(cot.v), materialize_grads=True)
+    both = [c - r for c, r in zip(curved, right, strict=True)]
+    return [g.detach() for g in inner], both[:-1], -both[-1], cot
+
+
+# ---- the auxiliary system H w = grad_h L_gen ---------------------------------------------------
+
+
+def _dot(a: Sequence[Tensor], b: Sequence[Tensor]) -> Tensor:
+    """(S,) inner products, net by net."""
+    return torch.stack([(p * q).flatten(1).sum(1) for p, q in zip(a, b, strict=True)]).sum(0)
+
+
+def _spread(scalars: Tensor, like: Tensor) -> Tensor:
+    return scalars.view(-1, *([1] * (like.ndim - 1)))
+
+
+class GaussNewton:
+    """The positive semi-definite part of the head's Hessian, ``J' diag(c) J + damping``."""
+
+    def __init__(self, head: Head, features: Tensor, c: Tensor, damping: float) -> None:
+        self.head, self.features, self.c, self.damping = head, features, c, damping
+
+    def __call__(self, p: Sequence[Tensor]) -> list[Tensor]:
+        """Its product with ``p``."""
+        t = self.head.tangent(self.features, p)
+        product = self.transpose(t, self.c * t.along, p)
+        return [g.add_(d, alpha=self.damping) for g, d in zip(product, p, strict=True)]
+
+    def transpose(self, t: Tangent, cz: Tensor, p: Sequence[Tensor]) -> list[Tensor]:
+        """``J' cz``."""
+        return self.head.pull(self.features, p, t, cz, torch.zeros_like(cz))[0]
+
+    def right(self, cz: Tensor, p: Sequence[Tensor]) -> list[Tensor]:
+        """``J' cz`` at the head's current weights."""
+        return self.transpose(self.head.tangent(self.features, p), cz, p)
+
+    def largest(self, p: list[Tensor], rounds: int = 1) -> tuple[Tensor, list[Tensor]]:
+        """Estimate (S,) of the largest curvature by power iteration from ``p``; and the new p."""
+        size = _dot(p, p).sqrt()
+        for _ in range(rounds):
+            p = self(p)
+            size = _dot(p, p).sqrt().clamp_min(1e-30)
+            p = [g / _spread(size, g) for g in p]
+        return size, p
+
+    def solve(self, right: Sequence[Tensor], w: list[Tensor], rounds: int) -> list[Tensor]:
+        """Conjugate gradients from ``w``, each net its own system; exact for a linear head."""
+        if len(w) == 2:
+            return self._solve_linear(right)
+        rest = [r - a for r, a in zip(right, self(w), strict=True)]
+        p = [r.clone() for r in rest]
+        size = _dot(rest, rest)
+        w = [x.clone() for x in w]
+        for _ in range(rounds):
+            ap = self(p)
+            step = size / _dot(p, ap).clamp_min(1e-30)
+            for x, d, r, a in zip(w, p, rest, ap, strict=True):
+                x += _spread(step, x) * d
+                r -= _spread(step, r) * a
+            new = _dot(rest, rest)
+            p = [
+                r + _spread(new / size.clamp_min(1e-30), d) * d
+                for r, d in zip(rest, p, strict=True)
+            ]
+            size = new
+        return w
+
+    def _solve_linear(self, right: Sequence[Tensor]) -> list[Tensor]:
+        f = torch.cat((self.features, torch.ones_like(self.features[..., :1])), dim=-1)
+        matrix = torch.bmm(f.transpose(1, 2), self.c.unsqueeze(-1) * f)
+        matrix.diagonal(dim1=1, dim2=2).add_(self.damping)
+        found = torch.linalg.solve(matrix.double(), torch.cat((right[0], right[1]), dim=1).double())
+        found = found.to(f.dtype)
+        return [found[:, :-1].contiguous(), found[:, -1:].contiguous()]
+
+
+@torch.no_grad()
+def residual(
+    net: DialNet, x: Tensor, y: Tensor, w: Sequence[Tensor], objective: Objective
+) -> float:
+    """How far ``w`` is from solving its system, ``|H w - g| / |g|``, mean over nets; 1: inert."""
+    features = net.trunk(net.arrange(x))
+    _, off, _, cot = _explicit(net, features, y, w, objective)
+    system = GaussNewton(_known(net), features, net.flat(cot.c), 0.0)
+    right = system.right(net.flat(cot.v), w)
+    size = _dot(right, right).sqrt().clamp_min(1e-30)
+    return float((_dot(off, off).sqrt() / size).mean())

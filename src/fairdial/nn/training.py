@@ -1,0 +1,283 @@
+"""The only training loop: epochs of paired batches, a score, best weights, checkpoints."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor, nn
+
+from fairdial.errors import CheckpointError
+from fairdial.nn.nets import DialNet
+from fairdial.nn.rows import PairedBatches
+from fairdial.nn.steps import Step
+from fairdial.progress import Reporter, Silent
+
+CHECKPOINT = "checkpoint.safetensors"
+FORMAT = 1
+
+
+class Callback(Protocol):
+    """Is told of every epoch."""
+
+    def on_epoch_end(self, epoch: int, record: dict[str, Any], net: nn.Module) -> bool | None:
+        """Look at the epoch; True ends the training."""
+
+
+@dataclass
+class Progress:
+    """Where a training stands."""
+
+    epoch: int = 0
+    best_epoch: int = -1
+    best_score: float = -float("inf")
+    history: list[dict[str, Any]] = field(default_factory=list)
+    best: dict[str, Tensor] = field(default_factory=dict)
+    finished: bool = False
+
+
+class Averager:
+    """Bias-corrected moving average of a net's weights over the last epochs."""
+
+    def __init__(self, net: nn.Module, horizon: float) -> None:
+        self._weights = [p for p in net.parameters() if p.is_floating_point()]
+        self._mean = [torch.zeros_like(p) for p in self._weights]
+        self._rate = 1.0 / max(horizon, 1.0)
+        self._steps = torch.zeros((), dtype=torch.float64)
+
+    @torch.no_grad()
+    def update(self) -> None:
+        """Take the current weights in."""
+        self._steps += 1
+        torch._foreach_lerp_(self._mean, [p.detach() for p in self._weights], self._rate)
+
+    @torch.no_grad()
+    def swap(self) -> list[Tensor]:
+        """Put the average into the net; gives back what was there, for :meth:`restore`."""
+        kept = [p.detach().clone() for p in self._weights]
+        correction = 1.0 - (1.0 - self._rate) ** float(self._steps)
+        for p, mean in zip(self._weights, self._mean, strict=True):
+            p.copy_(mean / correction)
+        return kept
+
+    @torch.no_grad()
+    def restore(self, kept: Sequence[Tensor]) -> None:
+        """Put the weights back."""
+        for p, value in zip(self._weights, kept, strict=True):
+            p.copy_(value)
+
+    def tensors(self) -> dict[str, Tensor]:
+        """For checkpoints."""
+        return {"steps": self._steps} | {f"mean{i}": m for i, m in enumerate(self._mean)}
+
+
+def train(
+    step: Step,
+    batches: PairedBatches,
+    score: Callable[[DialNet], dict[str, Any]],
+    *,
+    epochs: int,
+    patience: int | None = None,
+    average: float | None = None,
+    callbacks: Sequence[Callback] = (),
+    checkpoint: str | Path | None = None,
+    key: str = "",
+    reporter: Reporter | None = None,
+) -> Progress:
+    """Train a net and leave its best weights in it.
+
+    Parameters
+    ----------
+    step : Step
+        Changes ``step.net`` by a batch.
+    batches : PairedBatches
+        Where batches come from; ``batches.steps`` make an epoch.
+    score : callable
+        ``score(net)``: figures on validation rows, ``"score"`` among them, the higher the better;
+        without one the last epoch is the best.
+    epochs : int
+        At most so many.
+    patience : int, optional
+        Stop after so many epochs without a better score.
+    average : float, optional
+        Score and keep the moving average of the weights over about so many epochs.
+    callbacks : sequence
+        Told of every epoch.
+    checkpoint : path, optional
+        Folder in which the state is kept after every epoch; a run that finds it there goes on, with
+        the same result as one that was never stopped.
+    key : str
+        What makes this run different from others; a checkpoint with another key is refused.
+    reporter : Reporter, optional
+        Shows progress.
+
+    Raises
+    ------
+    DivergedError
+        The state stopped being finite.
+    """
+    net, state = step.net, Progress()
+    averager = None if average is None else Averager(net, average * batches.steps)
+    file = None if checkpoint is None else Path(checkpoint) / CHECKPOINT
+    if file is not None and file.exists():
+        state = _restore(file, key, step, batches, averager)
+    start = time.perf_counter() - (state.history[-1]["seconds"] if state.history else 0.0)
+    try:
+        with reporter or Silent() as shown:
+            for record in state.history:
+                shown.advance(record)
+            while not state.finished and state.epoch < epochs:
+                record = _epoch(step, batches, averager)
+                kept = averager.swap() if averager is not None else None
+                record |= score(net)
+                state.epoch += 1
+                record |= {"epoch": state.epoch, "seconds": time.perf_counter() - start}
+                record.setdefault("score", float(state.epoch))
+                state.history.append(record)
+                if record["score"] > state.best_score or not state.best:
+                    state.best_score, state.best_epoch = record["score"], state.epoch
+                    state.best = {k: v.detach().clone() for k, v in net.state_dict().items()}
+                if averager is not None and kept is not None:
+                    averager.restore(kept)
+                stop = [call.on_epoch_end(state.epoch, dict(record), net) for call in callbacks]
+                waited = state.epoch - state.best_epoch
+                state.finished = any(stop) or (patience is not None and waited >= patience)
+                if file is not None:
+                    _save(file, key, state, step, batches, averager)
+                shown.advance(record)
+    except KeyboardInterrupt:
+        if not state.best:
+            raise
+    net.load_state_dict(state.best)
+    return state
+
+
+def _epoch(step: Step, batches: PairedBatches, averager: Averager | None) -> dict[str, Any]:
+    step.net.train()
+    sums: dict[str, Tensor] = {}
+    x, y = None, None
+    for _ in range(batches.steps):
+        x, y = batches.next()
+        for name, value in step(x, y).items():
+            sums[name] = sums[name] + value if name in sums else value
+        if averager is not None:
+            averager.update()
+    step.check()
+    assert x is not None
+    assert y is not None
+    record = {name: float(value) / batches.steps for name, value in sums.items()}
+    return record | step.diagnose(x, y)
+
+
+# ---- checkpoints -------------------------------------------------------------------------------
+
+
+def _pieces(
+    step: Step, batches: PairedBatches, averager: Averager | None, state: Progress
+) -> dict[str, dict[str, Tensor]]:
+    pieces = {
+        "net": dict(step.net.state_dict()),
+        "step": step.tensors(),
+        "batches": batches.state(),
+        "random": {"state": torch.get_rng_state()},
+        "best": state.best,
+    }
+    if averager is not None:
+        pieces["average"] = averager.tensors()
+    for name, optimizer in step.optimizers().items():
+        pieces[f"optimizer-{name}"] = {
+            f"{i}.{entry}": torch.as_tensor(value)
+            for i, entries in optimizer.state_dict()["state"].items()
+            for entry, value in entries.items()
+        }
+    return pieces
+
+
+def _save(
+    file: Path,
+    key: str,
+    state: Progress,
+    step: Step,
+    batches: PairedBatches,
+    averager: Averager | None,
+) -> None:
+    from safetensors.torch import save_file
+
+    tensors = {
+        f"{piece}/{name}": tensor.detach().contiguous().clone()
+        for piece, entries in _pieces(step, batches, averager, state).items()
+        for name, tensor in entries.items()
+    }
+    told = {
+        "format": FORMAT,
+        "key": key,
+        "epoch": state.epoch,
+        "best_epoch": state.best_epoch,
+        "best_score": state.best_score,
+        "finished": state.finished,
+        "history": state.history,
+    }
+    file.parent.mkdir(parents=True, exist_ok=True)
+    half = file.with_suffix(".part")
+    save_file(tensors, half, metadata={"fairdial": json.dumps(told)})
+    os.replace(half, file)
+
+
+def _restore(
+    file: Path, key: str, step: Step, batches: PairedBatches, averager: Averager | None
+) -> Progress:
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        with safe_open(file, framework="pt") as stored:
+            told = json.loads((stored.metadata() or {})["fairdial"])
+            tensors = {name: stored.get_tensor(name) for name in stored.keys()}  # noqa: SIM118
+    except (SafetensorError, KeyError, ValueError, OSError) as error:
+        raise CheckpointError(
+            f"`checkpoint` must hold what an earlier run wrote, got {file.name} that can't be "
+            f"read ({error}). Delete it to start anew."
+        ) from error
+    if told["format"] != FORMAT or told["key"] != key:
+        raise CheckpointError(
+            "`checkpoint` belongs to another run (other rows, parameters or library version). "
+            "Name another folder, or delete it to start anew."
+        )
+    pieces: dict[str, dict[str, Tensor]] = {}
+    for name, tensor in tensors.items():
+        piece, _, entry = name.partition("/")
+        pieces.setdefault(piece, {})[entry] = tensor
+    step.net.load_state_dict(pieces["net"])
+    for current, stored_ones in ((step.tensors(), pieces.get("step", {})),):
+        for entry, tensor in current.items():
+            tensor.copy_(stored_ones[entry])
+    batches.restore(pieces["batches"])
+    torch.set_rng_state(pieces["random"]["state"])
+    if averager is not None:
+        for entry, tensor in averager.tensors().items():
+            tensor.copy_(pieces["average"][entry])
+    for name, optimizer in step.optimizers().items():
+        _restore_optimizer(optimizer, pieces.get(f"optimizer-{name}", {}))
+    return Progress(
+        epoch=told["epoch"],
+        best_epoch=told["best_epoch"],
+        best_score=told["best_score"],
+        history=told["history"],
+        best=pieces["best"],
+        finished=told["finished"],
+    )
+
+
+def _restore_optimizer(optimizer: torch.optim.Optimizer, entries: dict[str, Tensor]) -> None:
+    state: dict[int, dict[str, Tensor]] = {}
+    for name, tensor in entries.items():
+        place, _, entry = name.partition(".")
+        state.setdefault(int(place), {})[entry] = tensor
+    optimizer.load_state_dict(
+        {"state": state, "param_groups": optimizer.state_dict()["param_groups"]}
+    )
