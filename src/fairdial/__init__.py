@@ -21,6 +21,7 @@ from fairdial.frontier import Frontier
 from fairdial.methods.fairbayes import FairBayes
 from fairdial.methods.gfb import GFB
 from fairdial.methods.network import Network
+from fairdial.methods.presets import paper_settings
 from fairdial.methods.scoring import make_group_scorer
 from fairdial.points import Point, Points
 from fairdial.scorers import proba_to_logits
@@ -49,6 +50,7 @@ __all__ = [
     "UnknownGroupError",
     "criterion",
     "make_group_scorer",
+    "paper_settings",
     "proba_to_logits",
     "sweep",
 ]

@@ -12,7 +12,7 @@ import sys
 from abc import ABC, abstractmethod
 from collections.abc import Hashable
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import pandas as pd
@@ -37,8 +37,12 @@ from fairdial._validation import (
 from fairdial.criteria import criterion as find_criterion
 from fairdial.errors import BiasedScoresWarning, InvalidInputError, warn
 from fairdial.frontier import Certificate, Frontier
+from fairdial.methods.plotting import draw_logits
 from fairdial.scorers import PlattMap, Scorer
 from fairdial.sweeping import sweep_codes
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 Codes = NDArray[np.integer[Any]]
 Rows = NDArray[np.intp]
@@ -178,14 +182,18 @@ class DialClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
         rows = FitRows(
             X, labels, labels == self.classes_[1], codes, names, everything, everything[:0]
         )
-        if getattr(self, "cv", None) is None:
+        if getattr(self, "cv", None) is None and self.calibration is not None:
             share = check_fraction(self.calibration, "calibration")
             rows.held = hold_out(rows.cells, share, check_random_state(self.random_state))
             rows.train = np.setdiff1d(everything, rows.held)
         return rows
 
     def _calibrate_held_out(self, rows: FitRows) -> Self:
-        """Find the frontier on the rows that were held out from training."""
+        """Find the frontier on the rows that were held out from training, if any were."""
+        if self.calibration is None:  # the user calibrates
+            if hasattr(self, "frontier_"):
+                del self.frontier_
+            return self
         codes = rows.codes[rows.held]
         logits = self.scorer_.logits(take_rows(rows.X, rows.held), codes)
         return self._set_frontier(logits, codes, rows.names, rows.positive[rows.held], "declared")
@@ -354,6 +362,24 @@ class DialClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
             X, sensitive_features=sensitive_features, tolerance=tolerance, confidence=confidence
         )
         return float(accuracy_score(y, decisions, sample_weight=sample_weight))
+
+    def plot_logits(
+        self,
+        X: Any,
+        *,
+        sensitive_features: Any = None,
+        ax: Axes | None = None,
+        label: str = "",
+    ) -> Axes:
+        """Logit distributions of the groups with their fairest thresholds; needs ``plot``.
+
+        Rows between 0 and a group's fairest threshold (shaded) are those whose decisions the dial
+        moves: the mechanism that GFB works on, made visible.
+        """
+        logits, codes = self._score_rows(X, sensitive_features)
+        frontier = self.frontier_
+        fairest = frontier.states.read(np.array([int(np.argmin(frontier.gap))]))[0][0]
+        return draw_logits(logits, codes, frontier.groups, fairest, ax=ax, label=label)
 
     @abstractmethod
     def fit(self, X: Any, y: Any, *, sensitive_features: Any = None) -> Self:

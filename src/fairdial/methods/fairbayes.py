@@ -42,8 +42,9 @@ class FairBayes(DialClassifier):
         The estimator is fitted already; the rows given to ``fit`` only calibrate.
     per_group : bool
         Train one clone of the estimator for each group.
-    calibration : float
-        Share of the rows that ``fit`` holds out to find the frontier.
+    calibration : float or None
+        Share of the rows that ``fit`` holds out to find the frontier. None: all rows train, and
+        ``calibrate`` is called with others before predicting.
     cv : int, optional
         Cross-fit instead: out-of-fold scores of all rows find the frontier, and the models of the
         folds are averaged. Uses every row twice, but supports no confidence statement.
@@ -91,7 +92,7 @@ class FairBayes(DialClassifier):
         recalibrate: str | None = None,
         prefit: bool = False,
         per_group: bool = False,
-        calibration: float = 0.2,
+        calibration: float | None = 0.2,
         cv: int | None = None,
         predict_method: str = "auto",
         sensitive_column: Any = None,

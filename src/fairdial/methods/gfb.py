@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import numpy as np
 
@@ -12,10 +12,6 @@ from fairdial.criteria import criterion as find_criterion
 from fairdial.errors import InvalidInputError, TrainingWarning, warn
 from fairdial.methods.base import DialClassifier
 from fairdial.methods.network import Network, fit_scorer, torch_module
-from fairdial.methods.plotting import draw_logits
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 INERT = 0.95  # a residual above this: the auxiliary system isn't being solved
 WARM_STEPS = 100  # at least, where there is a warm start at all
@@ -40,9 +36,10 @@ class GFB(DialClassifier):
         lambda of eq:l_gen: the share of the prediction loss in the trunk's objective; 1 is plain
         training.
     aux : {"scaled", "step", "solve"}
-        How the auxiliary system H w = grad L_gen is treated: steps scaled by the curvature; the
-        paper's plain step; conjugate gradients on its positive semi-definite part (exact for a
-        linear head), for the distance loss alone.
+        How the auxiliary system H w = grad L_gen is treated. "step": the paper's plain step.
+        "scaled" and "solve" take the positive semi-definite part of H and the distance loss alone
+        (the rest is zero at the head's optimum): steps scaled by the largest curvature, or
+        conjugate gradients (exact for a linear head).
     aux_rate : float
         Step of "scaled" (in units of one over the largest curvature) and "step".
     moving_average : float
@@ -59,8 +56,9 @@ class GFB(DialClassifier):
         First so many epochs (and at least 100 steps) with the prediction loss alone; 0: none.
     network : Network, optional
         What is trained, and how.
-    calibration : float
-        Share of the rows that ``fit`` holds out to find the frontier.
+    calibration : float or None
+        Share of the rows that ``fit`` holds out to find the frontier. None: all rows train, and
+        ``calibrate`` is called with others before predicting.
     recalibrate : None or "group"
         Correct each group's logits by a line first.
     sensitive_column : str, int or list, optional
@@ -112,7 +110,7 @@ class GFB(DialClassifier):
         root: str = "smooth",
         warm_epochs: int = 1,
         network: Network | None = None,
-        calibration: float = 0.2,
+        calibration: float | None = 0.2,
         recalibrate: str | None = None,
         sensitive_column: Any = None,
         min_count: int = 30,
@@ -220,33 +218,3 @@ class GFB(DialClassifier):
                     "`weight`",
                     TrainingWarning,
                 )
-
-    def plot_logits(
-        self,
-        X: Any,
-        *,
-        sensitive_features: Any = None,
-        ax: Axes | None = None,
-        label: str = "",
-    ) -> Axes:
-        """Logit distributions of both groups with their fairest thresholds."""
-        return plot_logits(self, X, sensitive_features=sensitive_features, ax=ax, label=label)
-
-
-def plot_logits(
-    model: DialClassifier,
-    X: Any,
-    *,
-    sensitive_features: Any = None,
-    ax: Axes | None = None,
-    label: str = "",
-) -> Axes:
-    """Logit distributions of any dialled model's groups, with the fairest thresholds.
-
-    The paper's mechanism made visible: rows between 0 and a group's fairest threshold (shaded) are
-    those whose decisions the dial moves.
-    """
-    logits, codes = model._score_rows(X, sensitive_features)
-    frontier = model.frontier_
-    fairest = frontier.states.read(np.array([int(np.argmin(frontier.gap))]))[0][0]
-    return draw_logits(logits, codes, frontier.groups, fairest, ax=ax, label=label)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -226,7 +227,7 @@ def fit_network(
     label = criterion.rates[0].counted
     counted = np.ones(len(y), bool) if label is None else data.positive == bool(label)
     shares = np.array([counted[part].sum() for part in parts]) / len(data.train)
-    with torch.random.fork_rng(devices=[]):
+    with torch.random.fork_rng(devices=[]), few_threads(network.trunk is None):
         torch.manual_seed(seed)
         sample = rows.take(torch.as_tensor(data.train[:2]))
         net = build(network, sample, data.n_groups, seed).to(device)
@@ -259,6 +260,18 @@ def fit_network(
     history = pd.DataFrame(state.history).set_index("epoch")
     history.attrs["best_epoch"] = state.best_epoch
     return Fitted(net.eval(), encoder, history, device)
+
+
+@contextlib.contextmanager
+def few_threads(small: bool) -> Iterator[None]:
+    """One thread for small products: more only wait for each other."""
+    before = torch.get_num_threads()
+    if small:
+        torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 class _Part:

@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from scipy.special import expit
 from torch import Tensor
 
 from fairdial.criteria import Rate
@@ -22,7 +21,10 @@ Floats = NDArray[np.float64]
 
 CLAMP = 1e-4  # distance that t keeps from the ends of its domain
 STEEPEST = -1e-4  # the slope of phi is never taken flatter: it underflows where logits saturate
-ITERATIONS = 80
+TINY = 1e-300
+HELD = 1e-12  # nearer to the clamp than this is at it
+FREE_STEPS, ITERATIONS = 6, 80
+SIGNS = np.array([-1.0, 1.0])  # 2a - 1
 ACCURATE = 1e-13
 
 
@@ -37,29 +39,60 @@ class Fairest(NamedTuple):
 
 def setting_domain(rate: Rate, shares: Floats) -> tuple[float, float]:
     """The open interval of t on which both groups' thresholds are finite."""
-    (low, high), (p0, p1) = rate.domain, shares
-    return float(max(p1 * low, -p0 * high)), float(min(p1 * high, -p0 * low))
+    (low, high), (p0, p1) = rate.domain, shares.tolist()
+    return max(p1 * low, -p0 * high), min(p1 * high, -p0 * low)
 
 
-def smooth_disparity(
-    logits: Floats, thresholds: Floats, counted: Floats, sharpness: float
-) -> tuple[Floats, Floats]:
-    """Phi of each net (M,), and the sigmoids' slopes (M, 2, n) over the counted rows' numbers."""
-    soft = expit(sharpness * (logits - thresholds[:, :, None]))  # (M, 2, n)
-    share = counted / counted.sum(axis=-1, keepdims=True)  # (2, n)
-    rates = np.einsum("mgn,gn->mg", soft, share)
-    return rates[:, 1] - rates[:, 0], sharpness * soft * (1.0 - soft) * share
+class _Phi:
+    """Phi and its slope in t for fixed logits (eq:phi), net by net.
+
+    The sigmoid is ``psi(u) = (1 + tanh(k u / 2)) / 2``, so rates need the mean of the tanh and
+    slopes that of its square.
+    """
+
+    def __init__(
+        self, logits: Floats, rate: Rate, shares: Floats, counts: Floats | None, k: float
+    ) -> None:
+        self.logits, self.rate, self.counts, self.half_k = logits, rate, counts, k / 2.0
+        self.sign_over_share = SIGNS / shares
+
+    def at(self, t: Floats) -> tuple[Floats, Floats]:
+        """Phi (M,) and dphi/dt (M,), which is negative."""
+        u = t[:, None] * self.sign_over_share  # (M, 2)
+        self.thresholds: Floats = self.rate.link(u)
+        self.slopes = self.rate.slope(u) * self.sign_over_share
+        tanh = self.logits - self.thresholds[:, :, None]
+        tanh *= self.half_k
+        self.tanh = np.tanh(tanh, out=tanh)  # (M, 2, n)
+        if self.counts is None:
+            n = tanh.shape[-1]
+            rates, squares = tanh.sum(axis=-1) / n, np.einsum("mgn,mgn->mg", tanh, tanh) / n
+        else:
+            rates = np.einsum("mgn,gn->mg", tanh, self.counts)
+            squares = np.einsum("mgn,mgn,gn->mg", tanh, tanh, self.counts)
+        pull = (1.0 - squares) * self.slopes
+        phi = (rates[:, 1] - rates[:, 0]) / 2.0
+        return phi, (pull[:, 0] - pull[:, 1]) * (self.half_k / 2.0)
+
+    def gradient(self, by_t: Floats) -> Floats:
+        """(M, 2, n) dt/dZ at the last t: thm:ift_t."""
+        share = 1.0 / self.tanh.shape[-1] if self.counts is None else self.counts
+        scale = SIGNS[:, None] * (self.half_k / 2.0) * share
+        slope: Floats = 1.0 - self.tanh * self.tanh
+        slope *= scale / -np.minimum(by_t, STEEPEST)[:, None, None]
+        return slope
 
 
-def hard_root(logits: Floats, rate: Rate, shares: Floats, rows: Floats) -> Floats:
+def hard_root(logits: Floats, rate: Rate, shares: Floats, counts: Floats | None) -> Floats:
     """(M,) the t of least size at which the disparity of hard decisions crosses 0.
 
     A row changes its decision at ``t = sign * p_a * inverse(z)``; the disparity is 1 minus the sum
     of the two groups' distribution functions of these values.
     """
     with np.errstate(over="ignore"):
-        turns = np.array([-1.0, 1.0])[:, None] * shares[:, None] * rate.inverse(logits)
-    weight = np.broadcast_to(rows / rows.sum(axis=-1, keepdims=True), turns.shape)
+        turns = SIGNS[:, None] * shares[:, None] * rate.inverse(logits)
+    each = np.array(1.0 / logits.shape[-1]) if counts is None else counts
+    weight = np.broadcast_to(each, turns.shape)
     flat, share = turns.reshape(len(turns), -1), weight.reshape(len(turns), -1)
     order = np.argsort(flat, axis=1)
     flat, reached = np.take_along_axis(flat, order, 1), np.take_along_axis(share, order, 1)
@@ -81,6 +114,7 @@ def find_fairest(
     start: Floats | None = None,
     clamp: float = CLAMP,
     hard: bool = False,
+    accuracy: float = ACCURATE,
 ) -> Fairest:
     """Root of phi for each net.
 
@@ -103,6 +137,8 @@ def find_fairest(
     hard : bool
         Take the root of the hard disparity (the authors' released rule); the gradient is still
         phi's, at that t.
+    accuracy : float
+        Of phi at the root.
 
     Examples
     --------
@@ -115,34 +151,50 @@ def find_fairest(
     0.110639234
     """
     logits = np.asarray(logits, np.float64)
-    rows = np.ones(logits.shape[1:]) if counted is None else np.asarray(counted, np.float64)
-    sign_over_share = np.array([-1.0, 1.0]) / shares
+    counts = None
+    if counted is not None:
+        rows = np.asarray(counted, np.float64)
+        counts = rows / rows.sum(axis=-1, keepdims=True)
     low, high = setting_domain(rate, shares)
     low, high = low + clamp, high - clamp
-    bracket = np.tile([low, high], (len(logits), 1))
-    t = np.zeros(len(logits)) if start is None else np.clip(start, low, high)
+    phi = _Phi(logits, rate, shares, counts, sharpness)
     if hard:
-        t = np.clip(hard_root(logits, rate, shares, rows), low, high)
-    for _ in range(1 if hard else ITERATIONS):
-        u = t[:, None] * sign_over_share  # (M, 2)
-        slopes = rate.slope(u) * sign_over_share
-        phi, soft = smooth_disparity(logits, rate.link(u), rows, sharpness)
-        pull = soft.sum(axis=-1)  # (M, 2)
-        by_t = -pull[:, 1] * slopes[:, 1] + pull[:, 0] * slopes[:, 0]  # negative
-        above = phi > 0  # the root lies above t
-        bracket[above, 0], bracket[~above, 1] = t[above], t[~above]
-        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-            step = t - phi / by_t
-        inside = (step > bracket[:, 0]) & (step < bracket[:, 1])
-        step = np.where(inside, step, bracket.mean(axis=1))
-        done = (np.abs(phi) < ACCURATE) | (np.abs(step - t) < 1e-15)
+        t = np.minimum(np.maximum(hard_root(logits, rate, shares, counts), low), high)
+        by_t = phi.at(t)[1]
+    else:
+        t, by_t = _solve(phi, low, high, start, accuracy)
+    gradient = phi.gradient(by_t)
+    if not (t.min() - low > HELD and high - t.max() > HELD):  # the clamp holds some t
+        gradient[(t - low < HELD) | (high - t < HELD)] = 0.0
+    return Fairest(t, phi.thresholds, phi.slopes, gradient)
+
+
+def _solve(
+    phi: _Phi, low: float, high: float, start: Floats | None, accuracy: float
+) -> tuple[Floats, Floats]:
+    """Root and slope: a few free Newton steps, which mostly do; else with a bracket."""
+    n_nets = len(phi.logits)
+    t = np.zeros(n_nets) if start is None else np.minimum(np.maximum(start, low), high)
+    for _ in range(FREE_STEPS):
+        value, by_t = phi.at(t)
+        if np.abs(value).max() < accuracy:
+            return t, by_t
+        t = t - value / np.minimum(by_t, -TINY)
+        if not (t.min() > low and t.max() < high):
+            break
+    left, right = np.full(n_nets, low), np.full(n_nets, high)
+    t = np.minimum(np.maximum(np.nan_to_num(t), low), high)
+    for _ in range(ITERATIONS):
+        value, by_t = phi.at(t)
+        above = value > 0  # the root lies above t
+        left, right = np.where(above, t, left), np.where(above, right, t)
+        step = t - value / np.minimum(by_t, -TINY)
+        step = np.where((step > left) & (step < right), step, (left + right) / 2)
+        done = (np.abs(value) < accuracy) | (np.abs(step - t) < 1e-15)
         if done.all():
             break
         t = np.where(done, t, step)
-    held = (t - low < 1e-12) | (high - t < 1e-12)
-    gradient = soft * np.array([-1.0, 1.0])[:, None] / -np.minimum(by_t, STEEPEST)[:, None, None]
-    gradient[held] = 0.0
-    return Fairest(t, np.asarray(rate.link(u)), slopes, gradient)
+    return t, phi.at(t)[1]
 
 
 def fairest_setting(

@@ -8,9 +8,13 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.functional import softplus
+
+Floats = NDArray[np.float64]
 
 SHARPNESS = 10.0  # k of the sigmoids that stand for indicators
 
@@ -23,7 +27,7 @@ class Loss(NamedTuple):
     second: Tensor
 
 
-def focal(logits: Tensor, y: Tensor, gamma: float = 0.0) -> Loss:
+def focal(logits: Tensor, y: Tensor, gamma: float = 0.0, *, value: bool = True) -> Loss:
     """Focal loss in logit space; ``gamma=0`` is cross-entropy.
 
     Parameters
@@ -34,6 +38,8 @@ def focal(logits: Tensor, y: Tensor, gamma: float = 0.0) -> Loss:
         Labels 0 and 1, of a shape that broadcasts.
     gamma : float
         Focusing exponent.
+    value : bool
+        Whether the value itself is wanted; else it may be anything.
 
     Examples
     --------
@@ -46,9 +52,10 @@ def focal(logits: Tensor, y: Tensor, gamma: float = 0.0) -> Loss:
     sign = 2.0 * y - 1.0
     margin = sign * logits
     q = torch.sigmoid(-margin)  # 1 - p_t
-    s = softplus(-margin)  # -log p_t
     if gamma == 0.0:
-        return Loss(s, -sign * q, q * (1.0 - q))
+        loss = softplus(-margin) if value else q
+        return Loss(loss, -sign * q, torch.addcmul(q, q, q, value=-1.0))
+    s = softplus(-margin)  # -log p_t
     power = q**gamma
     a = gamma * (1.0 - q) * s + q
     second = power * (1.0 - q) * (gamma * a - q * (gamma * s - gamma - 1.0))
@@ -58,20 +65,21 @@ def focal(logits: Tensor, y: Tensor, gamma: float = 0.0) -> Loss:
 class Distance(NamedTuple):
     """Smooth distance to the fairest threshold, with its derivatives, row by row."""
 
-    value: Tensor
-    by_logit: Tensor
-    by_threshold: Tensor
+    value: Floats
+    by_logit: Floats
+    by_threshold: Floats
 
 
-def boundary_distance(logits: Tensor, threshold: Tensor, sharpness: float = SHARPNESS) -> Distance:
+def boundary_distance(logits: Floats, threshold: Floats, sharpness: float = SHARPNESS) -> Distance:
     """Distance of logits between 0 and the fairest threshold to that threshold (eq:dist), smooth.
 
     Only the end at 0 is smoothed, by a sigmoid; beyond the threshold the distance is exactly 0, and
-    it is 0 everywhere where the threshold is 0.
+    it is 0 everywhere where the threshold is 0. In NumPy: it is computed where the threshold is.
     """
-    side = torch.sign(threshold)
-    weight = torch.sigmoid(side * sharpness * logits)
-    reach = torch.relu(side * (threshold - logits))
+    side = np.sign(threshold)
+    weight = 0.5 + 0.5 * np.tanh((side * sharpness / 2.0) * logits)  # a sigmoid
+    reach = np.maximum(side * (threshold - logits), 0.0)
     inside = side * weight * (reach > 0)
-    by_logit = side * sharpness * weight * (1.0 - weight) * reach - inside
-    return Distance(weight * reach, by_logit, inside)
+    value = weight * reach
+    by_logit = side * sharpness * (1.0 - weight) * value - inside
+    return Distance(value, by_logit, inside)

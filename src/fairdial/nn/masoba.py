@@ -20,6 +20,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
@@ -36,8 +37,6 @@ class Cotangents(NamedTuple):
     u: Tensor  # L_pred, first
     c: Tensor  # L_pred, second
     v: Tensor  # L_gen, first
-    loss: Tensor  # (M,) L_pred
-    distance: Tensor  # (M,) L_dist
     v_distance: Tensor  # the part of v that is (1 - weight) L_dist
 
 
@@ -68,34 +67,40 @@ class Objective:
     sharpness: float = SHARPNESS
     clamp: float = CLAMP
     hard: bool = False
+    accuracy: float = 1e-8  # of the root: far below what a batch can tell
     t: Floats | None = field(default=None, repr=False)  # the last roots: where to start from
 
-    def prediction(self, logits: Tensor, y: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Loss (M,), and its first and second derivative by the logits (M, G, B)."""
-        loss = focal(logits, y, self.gamma)
-        scale = 1.0 / (y.shape[0] * y.shape[1])  # mean of a group, then over groups
-        return loss.value.mean(dim=(1, 2)), loss.first * scale, loss.second * scale
+    def prediction(self, logits: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+        """First and second derivative of L_pred by the logits (M, G, B)."""
+        _, first, second = focal(logits, y, self.gamma, value=False)
+        scale = 1.0 / y.numel()  # mean of a group, then over groups
+        return first.mul_(scale), second.mul_(scale)
+
+    def losses(self, logits: Tensor, y: Tensor) -> dict[str, Tensor]:
+        """L_pred and L_dist, for the record."""
+        told = {"loss": focal(logits, y, self.gamma).value.mean()}
+        if self.weight < 1.0:
+            told["distance"] = torch.as_tensor(self._distance(logits, y)[0].mean())
+        return told
 
     def __call__(self, logits: Tensor, y: Tensor) -> Cotangents:
         """All derivatives at these logits (M, 2, B) and labels (2, B)."""
-        loss, u, c = self.prediction(logits, y)
+        u, c = self.prediction(logits, y)
         if self.weight == 1.0:
-            zero = torch.zeros_like(u)
-            return Cotangents(u, c, u, loss, torch.zeros_like(loss), zero)
-        distance, by_logit = self._distance(logits, y)
-        part = (1.0 - self.weight) * by_logit
-        return Cotangents(u, c, self.weight * u + part, loss, distance, part)
+            return Cotangents(u, c, u, torch.zeros_like(u))
+        part = _like((1.0 - self.weight) * self._distance(logits, y)[1], logits)
+        return Cotangents(u, c, torch.add(part, u, alpha=self.weight), part)
 
-    def _distance(self, logits: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+    def _distance(self, logits: Tensor, y: Tensor) -> tuple[Floats, Floats]:
         """L_dist (M,) and its derivative by the logits, through the thresholds too."""
         counted = None
+        z = logits.cpu().numpy().astype(np.float64)
         if self.rate.counted is not None:
             counted = (y == self.rate.counted).cpu().numpy()
             if not counted.any(axis=1).all():  # no row counts in a group: no threshold to go to
-                return logits.new_zeros(len(logits)), torch.zeros_like(logits)
-        values = logits.double().cpu().numpy()
+                return np.zeros(len(z)), np.zeros_like(z)
         found = find_fairest(
-            values,
+            z,
             self.rate,
             self.shares,
             counted,
@@ -103,19 +108,19 @@ class Objective:
             start=self.t,
             clamp=self.clamp,
             hard=self.hard,
+            accuracy=self.accuracy,
         )
         self.t = found.t
-        tau = _like(found.thresholds, logits)[:, :, None]  # (M, 2, 1)
-        slope = _like(found.threshold_slopes, logits)
-        d = boundary_distance(logits, tau, self.sharpness)
-        scale = 0.5 / logits.shape[-1]
-        by_t = (d.by_threshold.mean(dim=-1) * slope).sum(dim=1) / 2  # (M,)
-        through = by_t[:, None, None] * _like(found.gradient, logits)
-        return d.value.mean(dim=(1, 2)), d.by_logit * scale + through
+        d = boundary_distance(z, found.thresholds[:, :, None], self.sharpness)
+        scale = 0.5 / z.shape[-1]  # mean of a group, then over groups
+        by_t = (d.by_threshold.sum(axis=-1) * found.threshold_slopes).sum(axis=1)  # (M,)
+        by_logit = d.by_logit + by_t[:, None, None] * found.gradient
+        return d.value.mean(axis=(1, 2)), scale * by_logit
 
 
 def _like(array: NDArray[Any], tensor: Tensor) -> Tensor:
-    return torch.as_tensor(array, dtype=tensor.dtype, device=tensor.device)
+    kind = np.float64 if tensor.dtype == torch.float64 else np.float32
+    return torch.from_numpy(array.astype(kind, copy=False)).to(tensor)
 
 
 class Directions(NamedTuple):
@@ -125,6 +130,8 @@ class Directions(NamedTuple):
     auxiliary: list[Tensor]  # D_w
     cotangents: Cotangents
     features: Tensor  # (S, B', f), detached
+    logits: Tensor  # (M, G, B)
+    tangent: Tangent | None  # of the head along w, where the library knows the head
 
 
 def directions(
@@ -134,10 +141,10 @@ def directions(
     features = net.trunk(net.arrange(x))  # with graph
     fixed = features.detach()
     pull = _explicit if isinstance(net.head, Head) else _by_double_backward
-    inner, auxiliary, df, cotangents = pull(net, fixed, y, w, objective)
+    inner, auxiliary, df, cotangents, logits, tangent = pull(net, fixed, y, w, objective)
     if features.requires_grad:
         features.backward(df)
-    return Directions(inner, auxiliary, cotangents, fixed)
+    return Directions(inner, auxiliary, cotangents, fixed, logits, tangent)
 
 
 def _known(net: DialNet) -> Head:
@@ -147,7 +154,7 @@ def _known(net: DialNet) -> Head:
     return net.head
 
 
-Pulled = tuple[list[Tensor], list[Tensor], Tensor, Cotangents]
+Pulled = tuple[list[Tensor], list[Tensor], Tensor, Cotangents, Tensor, Tangent | None]
 
 
 @torch.no_grad()
@@ -156,12 +163,11 @@ def _explicit(
 ) -> Pulled:
     head = _known(net)
     t = head.tangent(features, w)
-    cot = objective(net.pairs(t.logits), y)
-    cz = net.flat(cot.v) - net.flat(cot.c) * t.along
-    by_weights, by_w, df = head.pull(features, w, t, cz, -net.flat(cot.u))
-    torch._foreach_neg_(by_weights)
-    torch._foreach_neg_(by_w)
-    return by_w, by_weights, df, cot
+    logits = net.pairs(t.logits)
+    cot = objective(logits, y)
+    minus_cz = torch.addcmul(-net.flat(cot.v), net.flat(cot.c), t.along)
+    auxiliary, inner, minus_df = head.pull(features, w, t, minus_cz, net.flat(cot.u))  # of -S
+    return inner, auxiliary, minus_df.neg_(), cot, logits, t
 
 
 def _by_double_backward(
@@ -171,7 +177,8 @@ def _by_double_backward(
     params = list(net.head.parameters())
     source = features.clone().requires_grad_()
     logits = net.head(source)
-    cot = objective(net.pairs(logits.detach()), y)
+    fixed = net.pairs(logits.detach())
+    cot = objective(fixed, y)
     loss = focal(net.pairs(logits), y, objective.gamma).value.sum() / y.numel()
     inner = torch.autograd.grad(loss, params, create_graph=True)
     along = torch.stack([(g * d).sum() for g, d in zip(inner, w, strict=True)]).sum()
@@ -179,7 +186,7 @@ def _by_double_backward(
     curved = torch.autograd.grad(along, sources, retain_graph=True, materialize_grads=True)
     right = torch.autograd.grad(logits, sources, net.flat(cot.v), materialize_grads=True)
     both = [c - r for c, r in zip(curved, right, strict=True)]
-    return [g.detach() for g in inner], both[:-1], -both[-1], cot
+    return [g.detach() for g in inner], both[:-1], -both[-1], cot, fixed, None
 
 
 # ---- the auxiliary system H w = grad_h L_gen ---------------------------------------------------
@@ -200,19 +207,17 @@ class GaussNewton:
     def __init__(self, head: Head, features: Tensor, c: Tensor, damping: float) -> None:
         self.head, self.features, self.c, self.damping = head, features, c, damping
 
-    def __call__(self, p: Sequence[Tensor]) -> list[Tensor]:
-        """Its product with ``p``."""
-        t = self.head.tangent(self.features, p)
-        product = self.transpose(t, self.c * t.along, p)
+    def __call__(self, p: Sequence[Tensor], t: Tangent | None = None) -> list[Tensor]:
+        """Its product with ``p`` (``t``: the head's tangent along ``p``, if it is at hand)."""
+        t = self.head.tangent(self.features, p) if t is None else t
+        product = self.head.transpose(self.features, t, self.c * t.along)
         return [g.add_(d, alpha=self.damping) for g, d in zip(product, p, strict=True)]
 
-    def transpose(self, t: Tangent, cz: Tensor, p: Sequence[Tensor]) -> list[Tensor]:
-        """``J' cz``."""
-        return self.head.pull(self.features, p, t, cz, torch.zeros_like(cz))[0]
-
-    def right(self, cz: Tensor, p: Sequence[Tensor]) -> list[Tensor]:
-        """``J' cz`` at the head's current weights."""
-        return self.transpose(self.head.tangent(self.features, p), cz, p)
+    def off(self, w: Sequence[Tensor], right: Tensor, t: Tangent | None = None) -> list[Tensor]:
+        """By how much ``w`` misses the solution for the right-hand side ``J' right``."""
+        t = self.head.tangent(self.features, w) if t is None else t
+        rest = self.head.transpose(self.features, t, self.c * t.along - right)
+        return [g.add_(d, alpha=self.damping) for g, d in zip(rest, w, strict=True)]
 
     def largest(self, p: list[Tensor], rounds: int = 1) -> tuple[Tensor, list[Tensor]]:
         """Estimate (S,) of the largest curvature by power iteration from ``p``; and the new p."""
@@ -223,11 +228,16 @@ class GaussNewton:
             p = [g / _spread(size, g) for g in p]
         return size, p
 
-    def solve(self, right: Sequence[Tensor], w: list[Tensor], rounds: int) -> list[Tensor]:
-        """Conjugate gradients from ``w``, each net its own system; exact for a linear head."""
+    def solve(
+        self, right: Tensor, w: Sequence[Tensor], rounds: int, t: Tangent | None = None
+    ) -> list[Tensor]:
+        """``w`` for the right-hand side ``J' right``; exact for a linear head.
+
+        Else conjugate gradients from the given ``w``, each net its own system.
+        """
         if len(w) == 2:
             return self._solve_linear(right)
-        rest = [r - a for r, a in zip(right, self(w), strict=True)]
+        rest = [r.neg_() for r in self.off(w, right, t)]
         p = [r.clone() for r in rest]
         size = _dot(rest, rest)
         w = [x.clone() for x in w]
@@ -245,23 +255,42 @@ class GaussNewton:
             size = new
         return w
 
-    def _solve_linear(self, right: Sequence[Tensor]) -> list[Tensor]:
+    def _solve_linear(self, right: Tensor) -> list[Tensor]:
         f = torch.cat((self.features, torch.ones_like(self.features[..., :1])), dim=-1)
         matrix = torch.bmm(f.transpose(1, 2), self.c.unsqueeze(-1) * f)
         matrix.diagonal(dim1=1, dim2=2).add_(self.damping)
-        found = torch.linalg.solve(matrix.double(), torch.cat((right[0], right[1]), dim=1).double())
+        both = torch.bmm(f.transpose(1, 2), right.unsqueeze(-1))
+        found = torch.linalg.solve(matrix.double(), both.double())
         found = found.to(f.dtype)
         return [found[:, :-1].contiguous(), found[:, -1:].contiguous()]
 
 
 @torch.no_grad()
 def residual(
-    net: DialNet, x: Tensor, y: Tensor, w: Sequence[Tensor], objective: Objective
+    net: DialNet,
+    x: Tensor,
+    y: Tensor,
+    w: Sequence[Tensor],
+    objective: Objective,
+    *,
+    damping: float = 0.0,
+    exact: bool = True,
 ) -> float:
-    """How far ``w`` is from solving its system, ``|H w - g| / |g|``, mean over nets; 1: inert."""
+    """How far ``w`` is from solving its system, ``|H w - g| / |g|``, mean over nets; 1: inert.
+
+    ``exact`` is the paper's system; else the positive semi-definite one, whose right-hand side is
+    the distance loss alone (the prediction loss has no gradient at the inner optimum).
+    """
     features = net.trunk(net.arrange(x))
-    _, off, _, cot = _explicit(net, features, y, w, objective)
-    system = GaussNewton(_known(net), features, net.flat(cot.c), 0.0)
-    right = system.right(net.flat(cot.v), w)
-    size = _dot(right, right).sqrt().clamp_min(1e-30)
+    head = _known(net)
+    _, off, _, cot, _, t = _explicit(net, features, y, w, objective)
+    system = GaussNewton(head, features, net.flat(cot.c), damping)
+    right = net.flat(cot.v if exact else cot.v_distance)
+    if exact:
+        off = [o.add_(d, alpha=damping) for o, d in zip(off, w, strict=True)]
+    else:
+        off = system.off(w, right, t)
+    assert t is not None
+    whole = head.transpose(features, t, right)
+    size = _dot(whole, whole).sqrt().clamp_min(1e-30)
     return float((_dot(off, off).sqrt() / size).mean())

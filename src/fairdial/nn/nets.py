@@ -149,6 +149,15 @@ class Head(nn.Module):
             StackedLinear(nets, a, b, generator) for a, b in pairwise(widths)
         )
 
+    @property
+    def weights(self) -> list[Tensor]:
+        """The parameters in order, without the search that ``parameters()`` makes."""
+        found: list[Tensor] = []
+        for layer in self.layers:
+            assert isinstance(layer, StackedLinear)
+            found += (layer.weight, layer.bias)
+        return found
+
     def forward(self, features: Tensor, nets: slice = ALL) -> Tensor:
         """(S, B, f) -> (S, B)."""
         x = features
@@ -158,68 +167,50 @@ class Head(nn.Module):
 
     def tangent(self, features: Tensor, w: Sequence[Tensor]) -> Tangent:
         """Logits and their derivative along ``w`` (shaped like the parameters)."""
-        params = list(self.parameters())
+        params = self.weights
         if len(params) == 2:
-            weight, bias = params
-            both = _side_by_side(features, weight, w[0], bias, w[1])
-            return Tangent(both[..., 0], both[..., 1], None, None, None)
+            z = torch.baddbmm(params[1], features, params[0])
+            zd = torch.baddbmm(w[1], features, w[0])
+            return Tangent(z.squeeze(-1), zd.squeeze(-1), None, None, None)
         w1, b1, w2, b2 = params
-        both = _side_by_side(features, w1, w[0], b1, w[1])
-        width = w1.shape[-1]
-        active = both[..., :width] > 0
-        r = both[..., :width] * active
-        rd = both[..., width:] * active
-        z = torch.baddbmm(b2, r, w2)
-        zd = torch.baddbmm(torch.baddbmm(w[3], rd, w2), r, w[2])
+        r = torch.baddbmm(b1, features, w1).relu_()
+        active = r.sign()
+        rd = torch.baddbmm(w[1], features, w[0]).mul_(active)
+        z = torch.bmm(r, w2).add_(b2)
+        zd = torch.bmm(rd, w2).baddbmm_(r, w[2]).add_(w[3])
         return Tangent(z.squeeze(-1), zd.squeeze(-1), r, rd, active)
 
     def pull(
         self, features: Tensor, w: Sequence[Tensor], t: Tangent, cz: Tensor, cd: Tensor
     ) -> tuple[list[Tensor], list[Tensor], Tensor]:
         """Transpose: cotangents of the logits and of their tangent, to weights, w and features."""
-        params = list(self.parameters())
+        params = self.weights
         cz, cd = cz.unsqueeze(-1), cd.unsqueeze(-1)  # (S, B, 1)
         rows = features.transpose(1, 2)
-        pair = torch.cat((cz, cd), dim=-1)  # (S, B, 2)
+        sums = [cz.sum(dim=1, keepdim=True), cd.sum(dim=1, keepdim=True)]
         if t.hidden is None or t.hidden_along is None or t.active is None:
-            grads = torch.bmm(rows, pair)
-            sums = pair.sum(dim=1, keepdim=True)
-            df = torch.bmm(pair, torch.cat((params[0], w[0]), dim=-1).transpose(1, 2))
-            by_weights = [_column(grads, 0), _column(sums, 0)]
-            return by_weights, [_column(grads, 1), _column(sums, 1)], df
+            df = torch.bmm(cz, params[0].transpose(1, 2)).baddbmm_(cd, w[0].transpose(1, 2))
+            return [torch.bmm(rows, cz), sums[0]], [torch.bmm(rows, cd), sums[1]], df
         w1, _, w2, _ = params
-        width = w1.shape[-1]
-        a = torch.cat((cz * w2.transpose(1, 2), cd * w2.transpose(1, 2)), dim=-1)
-        a[..., :width] += cd * w[2].transpose(1, 2)
-        a *= torch.cat((t.active, t.active), dim=-1)
-        first = torch.bmm(rows, a)
-        first_bias = a.sum(dim=1, keepdim=True)
-        second = torch.bmm(t.hidden.transpose(1, 2), pair)  # (S, h, 2)
-        second_weight = second[..., :1] + torch.bmm(t.hidden_along.transpose(1, 2), cd)
-        sums = pair.sum(dim=1, keepdim=True)
-        df = torch.bmm(a, torch.cat((w1, w[0]), dim=-1).transpose(1, 2))
-        by_weights = [
-            first[..., :width].contiguous(),
-            first_bias[..., :width].contiguous(),
-            second_weight,
-            _column(sums, 0),
-        ]
-        by_w = [
-            first[..., width:].contiguous(),
-            first_bias[..., width:].contiguous(),
-            _column(second, 1),
-            _column(sums, 1),
-        ]
+        back = w2.transpose(1, 2)
+        a = torch.addcmul(cz * back, cd, w[2].transpose(1, 2)).mul_(t.active)  # (S, B, h)
+        ad = (cd * back).mul_(t.active)
+        hidden = t.hidden.transpose(1, 2)
+        second = torch.bmm(hidden, cz).baddbmm_(t.hidden_along.transpose(1, 2), cd)
+        df = torch.bmm(a, w1.transpose(1, 2)).baddbmm_(ad, w[0].transpose(1, 2))
+        by_weights = [torch.bmm(rows, a), a.sum(dim=1, keepdim=True), second, sums[0]]
+        by_w = [torch.bmm(rows, ad), ad.sum(dim=1, keepdim=True), torch.bmm(hidden, cd), sums[1]]
         return by_weights, by_w, df
 
-
-def _side_by_side(x: Tensor, weight: Tensor, w: Tensor, bias: Tensor, c: Tensor) -> Tensor:
-    """Value and tangent of a linear layer in one product."""
-    return torch.baddbmm(torch.cat((bias, c), -1), x, torch.cat((weight, w), -1))
-
-
-def _column(x: Tensor, i: int) -> Tensor:
-    return x[..., i : i + 1].contiguous()
+    def transpose(self, features: Tensor, t: Tangent, cz: Tensor) -> list[Tensor]:
+        """Cotangent of the logits alone, to the weights: ``J' cz``."""
+        cz = cz.unsqueeze(-1)
+        rows, total = features.transpose(1, 2), cz.sum(dim=1, keepdim=True)
+        if t.hidden is None or t.active is None:
+            return [torch.bmm(rows, cz), total]
+        a = (cz * self.weights[2].transpose(1, 2)).mul_(t.active)
+        second = torch.bmm(t.hidden.transpose(1, 2), cz)
+        return [torch.bmm(rows, a), a.sum(dim=1, keepdim=True), second, total]
 
 
 class DialNet(nn.Module):

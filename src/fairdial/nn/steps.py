@@ -16,18 +16,17 @@ from fairdial.nn.nets import DialNet, Head
 
 CURVATURE_EVERY = 10  # steps between power iterations of aux="scaled"
 ROUNDS = 12  # conjugate-gradient rounds of aux="solve"
-DAMPING = 1e-3
+DAMPING = 1e-4  # of the positive semi-definite system
 LARGEST = 1e6  # a weight or auxiliary variable beyond this has diverged
 
 
-def make_optimizer(
-    params: list[nn.Parameter], name: str, rate: float, weight_decay: float = 0.0
-) -> torch.optim.Optimizer:
+def make_optimizer(parts: list[dict[str, Any]], name: str) -> torch.optim.Optimizer:
     """Adam or plain gradient descent, fused where the parameters allow it."""
+    params = [p for part in parts for p in part["params"]]
     fused = all(p.is_contiguous() and p.is_floating_point() for p in params)
     if name == "adam":
-        return torch.optim.Adam(params, lr=rate, weight_decay=weight_decay, fused=fused)
-    return torch.optim.SGD(params, lr=rate, weight_decay=weight_decay, fused=fused)
+        return torch.optim.Adam(parts, fused=fused)
+    return torch.optim.SGD(parts, fused=fused)
 
 
 def _set_grads(params: list[nn.Parameter], grads: list[Tensor]) -> None:
@@ -47,17 +46,22 @@ class Step(ABC):
 
     net: DialNet
 
+    objective: Objective
+
     @abstractmethod
-    def __call__(self, x: Tensor, y: Tensor) -> dict[str, Tensor]:
-        """Take one step; gives the batch's figures."""
+    def __call__(self, x: Tensor, y: Tensor) -> Tensor:
+        """Take one step; gives the logits (M, G, B) before it."""
 
     @abstractmethod
     def optimizers(self) -> dict[str, torch.optim.Optimizer]:
         """By name, for checkpoints."""
 
-    def tensors(self) -> dict[str, Tensor]:
-        """State besides net and optimisers, for checkpoints; changed in place when restored."""
+    def state(self) -> dict[str, Tensor]:
+        """What a run that goes on needs besides net and optimisers."""
         return {}
+
+    def restore(self, state: dict[str, Tensor]) -> None:  # noqa: B027
+        """Go on from :meth:`state`; nothing to do where that is empty."""
 
     def diagnose(self, x: Tensor, y: Tensor) -> dict[str, float]:  # noqa: ARG002
         """Figures of the inner workings, once an epoch."""
@@ -85,18 +89,18 @@ class PlainStep(Step):
     ) -> None:
         self.net, self.objective = net, objective
         self._params = list(net.parameters())
-        self._optimizer = make_optimizer(self._params, "adam", rate, weight_decay)
+        part = {"params": self._params, "lr": rate, "weight_decay": weight_decay}
+        self._optimizer = make_optimizer([part], "adam")
 
-    def __call__(self, x: Tensor, y: Tensor) -> dict[str, Tensor]:
+    def __call__(self, x: Tensor, y: Tensor) -> Tensor:
         """One gradient step."""
         self._optimizer.zero_grad(set_to_none=True)
         logits = self.net(x)
-        with torch.no_grad():
-            loss, u, _ = self.objective.prediction(logits.detach(), y)
-        logits.backward(u)
+        fixed: Tensor = logits.detach()
+        logits.backward(self.objective.prediction(fixed, y)[0])
         _match_strides(self._params)
         self._optimizer.step()
-        return {"loss": loss.mean()}
+        return fixed
 
     def optimizers(self) -> dict[str, torch.optim.Optimizer]:
         """One for everything."""
@@ -115,8 +119,8 @@ class BilevelStep(Step):
     outer_rate, inner_rate : float
         Of the trunk and of the head.
     aux : {"step", "scaled", "solve"}
-        How the auxiliary system is treated: the paper's step; steps scaled by the curvature;
-        conjugate gradients on its positive semi-definite part.
+        How the auxiliary system is treated: the paper's step; or, on its positive semi-definite
+        part and for the distance loss alone, steps scaled by the curvature or conjugate gradients.
     aux_rate : float
         Of the auxiliary variable ("step": as it is; "scaled": over the largest curvature).
     theta : float
@@ -154,89 +158,116 @@ class BilevelStep(Step):
         self._plain = replace(objective, weight=1.0)
         self._warm_steps, self._directions = warm_steps, directions
         self.trunk, self.head = list(net.trunk.parameters()), list(net.head.parameters())
-        self._outer = make_optimizer(self.trunk, outer_optimizer, outer_rate)
-        self._inner = make_optimizer(self.head, inner_optimizer, inner_rate, weight_decay)
+        outer = {"params": self.trunk, "lr": outer_rate}
+        inner = {"params": self.head, "lr": inner_rate, "weight_decay": weight_decay}
+        if outer_optimizer == inner_optimizer:  # one call for both: all directions are taken first
+            self._optimizers = {"both": make_optimizer([outer, inner], outer_optimizer)}
+        else:
+            self._optimizers = {
+                "outer": make_optimizer([outer], outer_optimizer),
+                "inner": make_optimizer([inner], inner_optimizer),
+            }
         self.aux, self.aux_rate, self.weight_decay = aux, aux_rate, weight_decay
         self.theta, self.average_first = theta, average_first
         self.w = [torch.zeros_like(p) for p in self.head]
         self.h = [torch.zeros_like(p) for p in self.trunk] if not self._raw else []
         self._power = [torch.full_like(p, 1.0 / p.numel() ** 0.5) for p in self.head]
         self._largest = torch.ones(len(self.head[0]), device=self.head[0].device)
-        self._count = torch.zeros((), dtype=torch.int64)
+        self._count = 0
 
     @property
     def _raw(self) -> bool:
         return self.theta == 1.0 and self.average_first
 
-    def __call__(self, x: Tensor, y: Tensor) -> dict[str, Tensor]:
-        """All directions at one iterate, then the updates."""
-        self._outer.zero_grad(set_to_none=True)
+    def __call__(self, x: Tensor, y: Tensor) -> Tensor:
+        """All directions at one iterate, then the updates (lines 7 to 10)."""
+        for p in self.trunk:
+            p.grad = None
         warm = self._count < self._warm_steps
         d = self._directions(self.net, x, y, self.w, self._plain if warm else self.objective)
-        self._outer_step()
+        _match_strides(self.trunk)
+        fresh = self._average()
         _set_grads(self.head, d.inner)
         if not warm:
             with torch.no_grad():
-                self._auxiliary_step(d.auxiliary, d.features, d.cotangents)
-        self._inner.step()
+                self._auxiliary_step(d)
+        for optimizer in self._optimizers.values():
+            optimizer.step()
+        if fresh is not None:
+            torch._foreach_lerp_(self.h, fresh, self.theta)
         self._count += 1
-        return {"loss": d.cotangents.loss.mean(), "distance": d.cotangents.distance.mean()}
+        return d.logits
 
-    def _outer_step(self) -> None:
-        """Line 7 and line 10: the outer step with h, and the moving average of D_g."""
-        _match_strides(self.trunk)
+    def _average(self) -> list[Tensor] | None:
+        """Put h where the outer step looks; gives D_g back if h is to take it in afterwards."""
         if self._raw:
-            self._outer.step()
-            return
+            return None
         fresh = [p.grad if p.grad is not None else torch.zeros_like(p) for p in self.trunk]
         if self.average_first:
             torch._foreach_lerp_(self.h, fresh, self.theta)
         _set_grads(self.trunk, [h.clone() for h in self.h])  # a copy: the optimiser may change it
-        self._outer.step()
-        if not self.average_first:
-            torch._foreach_lerp_(self.h, fresh, self.theta)
+        return None if self.average_first else fresh
 
-    def _auxiliary_step(self, direction: list[Tensor], features: Tensor, cot: Any) -> None:
+    @property
+    def _damping(self) -> float:
+        return self.weight_decay + (0.0 if self.aux == "step" else DAMPING)
+
+    def _auxiliary_step(self, d: Directions) -> None:
         """Line 9: towards the solution of H w = grad_h L_gen."""
-        if self.aux == "solve":
-            assert isinstance(self.net.head, Head)
-            damping = DAMPING / features.shape[1] + self.weight_decay
-            system = GaussNewton(self.net.head, features, self.net.flat(cot.c), damping)
-            right = system.right(self.net.flat(cot.v_distance), self.w)
-            for w, found in zip(self.w, system.solve(right, self.w, ROUNDS), strict=True):
-                w.copy_(found)
-            return
-        if self.weight_decay:
-            torch._foreach_add_(direction, self.w, alpha=self.weight_decay)
         if self.aux == "step":
-            torch._foreach_add_(self.w, direction, alpha=-self.aux_rate)
+            for w, step in zip(self.w, d.auxiliary, strict=True):
+                step.add_(w, alpha=self._damping)
+                w.add_(step, alpha=-self.aux_rate)
             return
-        if self._count % CURVATURE_EVERY == 0:
-            assert isinstance(self.net.head, Head)
-            system = GaussNewton(self.net.head, features, self.net.flat(cot.c), self.weight_decay)
-            largest, power = system.largest(self._power)
-            self._largest.copy_(largest)
-            for kept, found in zip(self._power, power, strict=True):
-                kept.copy_(found)
-        for w, d in zip(self.w, direction, strict=True):
-            w -= (self.aux_rate / self._largest.clamp_min(1e-12)).view(-1, 1, 1) * d
+        head, right = self.net.head, self.net.flat(d.cotangents.v_distance)
+        assert isinstance(head, Head)
+        system = GaussNewton(head, d.features, self.net.flat(d.cotangents.c), self._damping)
+        if self.aux == "solve":
+            found = system.solve(right, self.w, ROUNDS, d.tangent)
+        else:
+            if self._count % CURVATURE_EVERY == 0:
+                self._largest, self._power = system.largest(self._power)
+            rate = (self.aux_rate / self._largest).view(-1, 1, 1)
+            off = system.off(self.w, right, d.tangent)
+            found = [w - rate * o for w, o in zip(self.w, off, strict=True)]
+        for w, new in zip(self.w, found, strict=True):
+            w.copy_(new)
 
     def optimizers(self) -> dict[str, torch.optim.Optimizer]:
-        """Outer and inner."""
-        return {"outer": self._outer, "inner": self._inner}
+        """Of trunk and head."""
+        return self._optimizers
 
-    def tensors(self) -> dict[str, Tensor]:
+    def state(self) -> dict[str, Tensor]:
         """The auxiliary variable, the moving average, the curvature estimate, the last t."""
-        found = {f"w{i}": w for i, w in enumerate(self.w)}
-        found |= {f"h{i}": h for i, h in enumerate(self.h)}
-        found |= {f"power{i}": p for i, p in enumerate(self._power)}
-        return found | {"largest": self._largest, "count": self._count}
+        found = {"count": torch.tensor(self._count), "largest": self._largest}
+        if self.objective.t is not None:
+            found["t"] = torch.from_numpy(self.objective.t)
+        for name, tensors in (("w", self.w), ("h", self.h), ("power", self._power)):
+            found |= {f"{name}{i}": tensor for i, tensor in enumerate(tensors)}
+        return found
+
+    def restore(self, state: dict[str, Tensor]) -> None:
+        """Go on from :meth:`state`."""
+        self._count = int(state["count"])
+        self._largest = state["largest"]
+        self.objective.t = state["t"].numpy() if "t" in state else None
+        for name, tensors in (("w", self.w), ("h", self.h), ("power", self._power)):
+            for i, tensor in enumerate(tensors):
+                tensor.copy_(state[f"{name}{i}"])
 
     def diagnose(self, x: Tensor, y: Tensor) -> dict[str, float]:
         """How well the auxiliary system is solved on this batch."""
         figures = {"warm": float(self._count <= self._warm_steps)}
         if isinstance(self.net.head, Head):
-            figures["aux_residual"] = residual(self.net, x, y, self.w, self.objective)
+            figures["aux_residual"] = residual(
+                self.net,
+                x,
+                y,
+                self.w,
+                self.objective,
+                damping=self._damping,
+                exact=self.aux == "step",
+            )
         return figures
 
     def check(self) -> None:

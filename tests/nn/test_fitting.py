@@ -1,0 +1,163 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.special import logit
+
+from fairdial import InvalidInputError, Network
+from fairdial.criteria import DEMOGRAPHIC_PARITY
+from fairdial.nn.fitting import (
+    TrainingRows,
+    build,
+    find_device,
+    interval_figures,
+    validation_figures,
+)
+from fairdial.sweeping import sweep_codes
+
+# ---- theorem 1: what the dial gives back -------------------------------------------------------
+
+
+def accuracy(mass: np.ndarray, eta: np.ndarray, kappa: np.ndarray) -> float:
+    """Of the rule eta > kappa under a discrete law: mass (2, m), eta (2, m), kappa (2,)."""
+    chosen = eta > kappa[:, None]
+    return float((mass * np.where(chosen, eta, 1.0 - eta)).sum())
+
+
+def gained(
+    mass: np.ndarray, eta: np.ndarray, loose: np.ndarray, strict: np.ndarray
+) -> float:  # eq:acc_dep
+    low, high = np.minimum(loose, strict)[:, None], np.maximum(loose, strict)[:, None]
+    inside = (eta > low) & (eta <= high)
+    return float((mass * np.where(inside, np.abs(2.0 * eta - 1.0), 0.0)).sum())
+
+
+@given(seed=st.integers(0, 2**32 - 1), atoms=st.integers(1, 12), share=st.floats(0.0, 1.0))
+def test_accuracy_grows_by_what_lies_between_the_thresholds(
+    seed: int, atoms: int, share: float
+) -> None:
+    rng = np.random.default_rng(seed)
+    mass = rng.dirichlet(np.ones(2 * atoms)).reshape(2, atoms)
+    eta = rng.random((2, atoms))
+    strict = rng.random(2)
+    loose = 0.5 + share * (strict - 0.5)  # between 1/2 and the strict threshold
+    difference = accuracy(mass, eta, loose) - accuracy(mass, eta, strict)
+    assert difference == pytest.approx(gained(mass, eta, loose, strict), abs=1e-12)
+
+
+def test_a_threshold_that_crosses_a_half_breaks_the_identity() -> None:
+    mass = np.array([[0.25, 0.25], [0.25, 0.25]])
+    eta = np.array([[0.45, 0.55], [0.45, 0.55]])
+    strict, loose = np.array([0.4, 0.4]), np.array([0.6, 0.6])  # on either side of 1/2
+    difference = accuracy(mass, eta, loose) - accuracy(mass, eta, strict)
+    assert difference == pytest.approx(0.0, abs=1e-12)
+    assert gained(mass, eta, loose, strict) == pytest.approx(0.1)
+
+
+def test_interval_figures_are_those_of_the_theorem() -> None:
+    rng = np.random.default_rng(0)
+    n = 2000
+    codes = rng.integers(0, 2, n)
+    eta = rng.beta(2, 2 + codes)
+    z = logit(eta)
+    frontier = sweep_codes(z, codes, rng.random(n) < eta, DEMOGRAPHIC_PARITY, (0, 1), min_count=1)
+    fairest = np.array([-0.31, 0.52])
+    found = interval_figures(z, codes, fairest, frontier)
+    kappa = 1.0 / (1.0 + np.exp(-fairest))
+    inside = (eta > np.minimum(0.5, kappa)[codes]) & (eta <= np.maximum(0.5, kappa)[codes])
+    assert found["interval_share"] == inside.mean()
+    assert found["acc_dep"] == pytest.approx(np.where(inside, np.abs(2 * eta - 1), 0).mean())
+    assert (found["fairest_0"], found["fairest_1"]) == (-0.31, 0.52)
+    # with the true eta, the expected accuracy that is given back is acc_dep itself
+    mass, law = np.full((1, n), 1.0 / n), eta[None]
+    back = sum(
+        accuracy(mass[:, codes == a], law[:, codes == a], np.array([0.5]))
+        - accuracy(mass[:, codes == a], law[:, codes == a], kappa[[a]])
+        for a in (0, 1)
+    )
+    assert found["acc_dep"] == pytest.approx(back, abs=1e-12)
+
+
+# ---- the score of an epoch ---------------------------------------------------------------------
+
+
+def held_rows(n: int = 400, seed: int = 0) -> tuple[np.ndarray, TrainingRows]:
+    rng = np.random.default_rng(seed)
+    codes = rng.integers(0, 2, n)
+    z = rng.standard_normal(n) + 0.8 * (codes - 0.5)
+    positive = rng.random(n) < 1.0 / (1.0 + np.exp(-2.0 * z))
+    everything = np.arange(n)
+    return z, TrainingRows(None, positive, codes, everything[:0], everything, 2)
+
+
+def test_the_dial_score_is_the_area_under_what_the_dial_delivers() -> None:
+    z, data = held_rows()
+    found = validation_figures(z, data, DEMOGRAPHIC_PARITY, "dial")
+    frontier = sweep_codes(z, data.codes, data.positive, DEMOGRAPHIC_PARITY, (0, 1), min_count=1)
+    tolerances = np.linspace(0.0, 1.0, 4001)
+    states, _ = frontier.states.first_within(tolerances)
+    delivered = frontier._accuracy(frontier.states.read(states)[1])
+    assert found["score"] == pytest.approx(np.trapezoid(delivered, tolerances), abs=2e-3)
+    assert found["gap"] == frontier.gap[0]
+    assert found["accuracy"] == frontier.accuracy[0]
+
+
+def test_the_score_can_be_the_papers_hypervolume() -> None:
+    z, data = held_rows()
+    found = validation_figures(z, data, DEMOGRAPHIC_PARITY, "hypervolume")
+    assert found["score"] == found["hypervolume"]
+    other = validation_figures(z, data, DEMOGRAPHIC_PARITY, "dial")
+    assert found["hypervolume"] == other["hypervolume"]
+    frontier = sweep_codes(z, data.codes, data.positive, DEMOGRAPHIC_PARITY, (0, 1), min_count=1)
+    states, _ = frontier.states.first_within(np.linspace(0.0, frontier.gap[0], 50))
+    best = np.maximum.accumulate(frontier.accuracy[states])  # of those within a gap
+    gaps = frontier.gap[states]
+    area = float((best * np.diff(np.append(gaps, 1.0))).sum())
+    assert found["hypervolume"] == pytest.approx(area, abs=1e-12)
+
+
+def test_better_scores_have_a_better_score() -> None:
+    z, data = held_rows()
+    noise = np.random.default_rng(1).standard_normal(len(z))
+    figures = [
+        validation_figures(z + level * noise, data, DEMOGRAPHIC_PARITY)["score"]
+        for level in (0.0, 1.0, 5.0)
+    ]
+    assert figures[0] > figures[1] > figures[2]
+
+
+def test_validation_rows_of_one_group_are_scored_by_accuracy() -> None:
+    z, data = held_rows()
+    data.validation = np.flatnonzero(data.codes == 0)
+    found = validation_figures(z[data.validation], data, DEMOGRAPHIC_PARITY)
+    right = ((z > 0) == data.positive)[data.validation].mean()
+    assert found == {"score": right, "accuracy": right}
+
+
+# ---- nets and devices --------------------------------------------------------------------------
+
+
+def test_initial_weights_depend_on_the_seed_alone() -> None:
+    sample = torch.zeros(2, 5)
+    network = Network(members=2, hidden=(6,), head=3)
+    one, two, other = (build(network, sample, 2, seed) for seed in (0, 0, 1))
+    assert all(torch.equal(p, q) for p, q in zip(one.parameters(), two.parameters(), strict=True))
+    assert not torch.equal(next(one.parameters()), next(other.parameters()))
+
+
+def test_a_trunk_must_give_a_row_for_a_row() -> None:
+    class Sums(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return x.sum(dim=0, keepdim=True)
+
+    with pytest.raises(InvalidInputError, match="`trunk`"):
+        build(Network(trunk=Sums()), torch.zeros(2, 5), 2, 0)
+
+
+def test_an_unknown_device_is_refused() -> None:
+    assert find_device("cpu").type == "cpu"
+    with pytest.raises(InvalidInputError, match="`device`"):
+        find_device("abacus")
