@@ -75,13 +75,20 @@ class Case:
 
 
 def mlp(
-    n_in: int, hidden: tuple[int, ...], head: int, members: int = 1, **options: bool
+    n_in: int,
+    hidden: tuple[int, ...],
+    head: int,
+    members: int = 1,
+    *,
+    shared: bool = False,
+    **options: bool,
 ) -> DialNet:
-    """One net a group, for each member."""
+    """One net for each member, and for each group unless shared."""
     generator = torch.Generator().manual_seed(0)
-    nets = 2 * members
-    trunk = MLPTrunk(nets, (n_in, *hidden), generator, **options)
-    return DialNet(trunk, Head(nets, hidden[-1], head, generator), members=members, groups=2)
+    nets, inputs = (members, n_in + 2) if shared else (2 * members, n_in)
+    trunk = MLPTrunk(nets, (inputs, *hidden), generator, **options)
+    head_ = Head(nets, hidden[-1], head, generator)
+    return DialNet(trunk, head_, members=members, groups=2, shared=shared)
 
 
 def pictures() -> DialNet:
@@ -95,7 +102,7 @@ PAPER = {"norm": True, "bare": True}
 CASES = [
     Case(
         "default, 1 member, batch 256",
-        lambda: mlp(ADULT_INPUTS, (64, 32), 32),
+        lambda: mlp(ADULT_INPUTS, (64, 32), 32, shared=True),
         (256, ADULT_INPUTS),
         0.0,
         1.30,
@@ -103,7 +110,7 @@ CASES = [
     ),
     Case(
         "default, 3 members, batch 256",
-        lambda: mlp(ADULT_INPUTS, (64, 32), 32, 3),
+        lambda: mlp(ADULT_INPUTS, (64, 32), 32, 3, shared=True),
         (256, ADULT_INPUTS),
         0.0,
         1.30,

@@ -343,3 +343,48 @@ def test_a_frontier_of_fewer_states_answers_or_refuses_with_confidence(how):
             else:
                 with pytest.raises(CannotCertifyError, match="`tolerance`"):
                     fewer.at(tolerance, confidence=0.9)
+
+
+def test_states_at_a_single_setting_are_not_certified():
+    """Scores that tie across groups make states that hold at one value of t only."""
+    logits = np.r_[np.linspace(-2, 2, 81), np.linspace(-2, 2, 81) + 1.0]
+    frontier = sweep(logits, np.repeat([0, 1], 81))
+    path = frontier.states
+    single = np.r_[path.cost[1:] == path.cost[:-1], False]
+    assert single[1:].any()
+    assert not path.certifiable[1:][single[1:]].any()
+    assert path.certifiable[0]  # t = 0 was fixed beforehand
+
+
+def test_where_steps_are_coarse_no_number_of_rows_is_promised():
+    rng = np.random.default_rng(0)
+    groups = np.repeat([0, 1], 3000)
+    logits = np.where(rng.random(6000) < np.where(groups == 1, 0.6, 0.4), 1.0, -1.0)
+    with pytest.raises(CannotCertifyError, match="no number of rows") as refused:
+        sweep(logits, groups).at(0.15, confidence=0.95)
+    assert refused.value.rows_needed is None
+    assert refused.value.smallest_tolerance > 0.2
+
+
+def test_groups_at_opposite_infinities_are_refused_not_broken():
+    logits = np.r_[np.full(50, np.inf), np.full(50, -np.inf)]
+    with pytest.raises(CannotCertifyError):
+        sweep(logits, np.repeat([0, 1], 50)).at(0.05, confidence=0.95)
+
+
+@pytest.mark.parametrize(
+    ("counts", "tolerance", "alpha"),
+    [((1533, 13), 0.406, 0.05), ((1986, 223), 0.58, 0.01), ((351, 30), 0.514, 0.05)],
+)
+def test_the_bound_holds_at_every_base_rate_of_unequal_groups(counts, tolerance, alpha):
+    from fairdial.confidence import _missed
+
+    inner = inner_tolerance(counts, tolerance, alpha)
+    base = np.array_split(np.linspace(0, 1 - tolerance, 40_001), 40)
+
+    def worst(high, low, seen):
+        return max(_missed(high, low, tolerance, seen, part).max() for part in base)
+
+    first, second = counts
+    assert worst(first, second, inner) + worst(second, first, 0.0) <= alpha
+    assert worst(second, first, inner) + worst(first, second, 0.0) <= alpha

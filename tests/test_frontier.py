@@ -101,15 +101,17 @@ def test_the_warning_points_at_the_line_that_asked():
 
 @pytest.mark.parametrize("criterion", CRITERIA)
 @pytest.mark.parametrize("n_groups", [2, 4])
-def test_least_disparity_is_the_smallest_gap_among_accurate_enough_states(criterion, n_groups):
+def test_least_disparity_is_the_smallest_gap_the_dial_reaches_at_that_accuracy(criterion, n_groups):
     for seed in range(5):
         frontier = sweep(*sample(300, n_groups, seed), criterion=criterion, min_count=1)
-        table = frontier.to_frame()
-        for wish in np.quantile(table["accuracy"], [0, 0.2, 0.5, 0.9, 1.0]):
+        positions = frontier.at(np.minimum(frontier.gap, 1.0))  # where the dial can stand
+        for wish in np.quantile(positions.accuracy, [0, 0.2, 0.5, 0.9, 1.0]):
             point = frontier.least_disparity(accuracy=wish)
             assert point.accuracy >= wish
-            assert point.gap == table["gap"][table["accuracy"] >= wish].min()
+            assert point.gap == positions.gap[positions.accuracy >= wish].min()
             assert point.feasible
+            again = frontier.at(point.tolerance)  # the point can be dialled
+            assert (again.accuracy, again.gap) == (point.accuracy, point.gap)
 
 
 @pytest.mark.parametrize("accuracy", [-0.1, 1.1, "0.5", None, np.nan, 0.999])
@@ -358,6 +360,7 @@ def test_json_gives_the_frontier_back_to_the_last_bit(name):
 
 def test_json_of_binned_scores_gives_the_same_answers(monkeypatch):
     monkeypatch.setattr(sweeping, "SORT_LIMIT", 0)
+    monkeypatch.setattr(sweeping, "BINS_A_ROW", 10**9)
     logits, groups, y = sample(2_000, 3)
     frontier = sweep(logits, groups, y, tolerances=[0.05, 0.1])
     again = Frontier.from_json(frontier.to_json())
@@ -539,6 +542,7 @@ def test_whole_numbers_of_any_type_are_group_names(dtype, n_groups, labelled, mo
     assert far.groups == tuple(range(100, 100 + n_groups))
     assert far.at(0.1).thresholds.tolist() == expected.thresholds.tolist()
     monkeypatch.setattr(sweeping, "SORT_LIMIT", 0)
+    monkeypatch.setattr(sweeping, "BINS_A_ROW", 10**9)
     binned = sweep(logits, codes.astype(dtype), y, tolerances=[0.1])
     assert binned.at(0.1).thresholds.tolist() == expected.thresholds.tolist()
 
@@ -811,3 +815,51 @@ def test_a_plot_draws_the_frontier_on_the_axes_given():
     figure.canvas.draw()
     own.figure.canvas.draw()
     plt.close("all")
+
+
+@pytest.mark.parametrize(
+    "logits",
+    [["0.3", "0.4"], [b"0.3", b"0.4"], np.array(["2020-01-01", "2020-01-02"], "datetime64[D]")],
+)
+def test_text_and_dates_are_not_taken_for_numbers(logits):
+    with pytest.raises(InvalidInputError, match="`logits` must hold real numbers"):
+        sweep(logits, [0, 1], min_count=1)
+
+
+@pytest.mark.parametrize("tolerance", ["0.1", True, b"0.1", [0.1, "0.2"], None])
+def test_only_numbers_are_tolerances(tolerance):
+    with pytest.raises(InvalidInputError, match="`tolerance`"):
+        sweep(*sample()).at(tolerance)
+
+
+def test_masked_rows_are_refused():
+    logits, codes, y = sample()
+    hidden = np.ma.masked_array(logits, mask=np.arange(len(logits)) == 3)
+    with pytest.raises(InvalidInputError, match="`logits` must not be masked"):
+        sweep(hidden, codes, y)
+    sweep(np.ma.masked_array(logits, mask=False), codes, y)
+
+
+def test_flips_take_one_tolerance_on_either_side():
+    logits, codes, y = sample()
+    with pytest.raises(InvalidInputError, match="`tolerance_from` must be one number, got 2"):
+        sweep(logits, codes, y).flips(logits, codes, [0.1, 0.2], 0.1)
+
+
+def test_forty_thousand_groups_are_kept_apart():
+    n = 40_000
+    codes = np.arange(n).astype(np.int64)
+    frontier = sweep(np.tile([1.0, -1.0], n // 2), codes, np.tile([1, 0], n // 2), min_count=1)
+    assert len(frontier.groups) == n
+    assert frontier.rows.sum(axis=0).tolist() == [1] * n
+
+
+def test_the_band_is_as_wide_as_the_rows_are_few():
+    """The free accuracy is a mean of rows, so its band must have the binomial width."""
+    logits, codes, y = sample(4000)
+    frontier = sweep(logits, codes, y)
+    band = frontier.band([1.0], n_boot=800, random_state=0).iloc[0]
+    share = band["accuracy"]
+    width = 2 * 1.96 * np.sqrt(share * (1 - share) / 4000)
+    assert band["upper"] - band["lower"] == pytest.approx(width, rel=0.15)
+    assert (band["upper"] + band["lower"]) / 2 == pytest.approx(share, abs=width / 10)

@@ -21,12 +21,13 @@ LAYERS = (
     {"persistence", "scorers", "encoders"},
     {"sweeping"},
     {"frontier"},
-    {"bootstrap"},
+    {"bootstrap", "states_json"},
     {"paths", "points"},
     {"ladders", "confidence"},
     {"metrics", "datasets"},
     {"criteria"},
     {"_validation"},
+    {"plotting"},
     {"_version", "errors", "progress"},
 )
 DEPTH = {part: depth for depth, parts in enumerate(LAYERS) for part in parts}

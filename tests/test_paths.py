@@ -461,6 +461,7 @@ def test_the_histogram_route_gives_the_sorted_routes_answers(
     name, criterion, n_groups, monkeypatch
 ):
     monkeypatch.setattr(sweeping, "SORT_LIMIT", 0)
+    monkeypatch.setattr(sweeping, "BINS_A_ROW", 10**9)
     for seed in range(6):
         largest = 60 if seed % 2 else 400
         logits, codes, y = draw(
@@ -477,6 +478,7 @@ def test_the_histogram_route_gives_the_sorted_routes_answers(
 @pytest.mark.parametrize("n_groups", [2, 4])
 def test_the_histogram_route_works_without_labels(n_groups, monkeypatch):
     monkeypatch.setattr(sweeping, "SORT_LIMIT", 0)
+    monkeypatch.setattr(sweeping, "BINS_A_ROW", 10**9)
     logits, codes, _ = draw(continuous, 3, n_groups=n_groups, largest=500, smallest=100)
     exact = ask(sweep(logits, codes), TOLERANCES)
     binned = ask(sweep(logits, codes, tolerances=TOLERANCES), TOLERANCES)
@@ -490,6 +492,7 @@ def test_at_other_tolerances_the_histogram_route_still_keeps_its_word(
     criterion, n_groups, monkeypatch
 ):
     monkeypatch.setattr(sweeping, "SORT_LIMIT", 0)
+    monkeypatch.setattr(sweeping, "BINS_A_ROW", 10**9)
     for seed in range(10):
         logits, codes, y = draw(continuous, seed, n_groups=n_groups, largest=400, smallest=30)
         y = with_counted_rows(criterion, codes, y)
@@ -499,7 +502,7 @@ def test_at_other_tolerances_the_histogram_route_still_keeps_its_word(
             check_figures(criterion, point, logits, codes, y)
 
 
-def test_two_hundred_thousand_rows_and_one_take_the_histogram_route():
+def test_one_row_more_than_the_limit_takes_the_histogram_route():
     rng = np.random.default_rng(0)
     n = sweeping.SORT_LIMIT + 1
     codes = rng.integers(0, 2, n)

@@ -77,7 +77,7 @@ def test_a_line_a_group_undoes_an_intercept_and_a_slope() -> None:
     true = rng.normal(size=n) * 2
     y = rng.random(n) < expit(true)
     biased = np.where(groups == 0, true * 0.5 - 0.7, true * 2 + 0.4)
-    fitted = PlattMap.fit(biased, groups, y, 2)
+    fitted = PlattMap.fit(biased, groups, y, (0, 1))
     assert np.abs(fitted(biased, groups) - true).max() < 0.35
     assert np.all(fitted.slope > 0)
 
@@ -85,10 +85,10 @@ def test_a_line_a_group_undoes_an_intercept_and_a_slope() -> None:
 def test_recalibration_never_turns_the_order_around() -> None:
     z = rng.normal(size=500)
     y = rng.random(500) < expit(-3 * z)  # scores that point the wrong way
-    assert PlattMap.fit(z, np.zeros(500, int), y, 1).slope[0] > 0
+    assert PlattMap.fit(z, np.zeros(500, int), y, (0,)).slope[0] > 0
 
 
 def test_infinite_scores_stay_infinite_after_recalibration() -> None:
     z = np.r_[rng.normal(size=100), np.inf, -np.inf]
     groups, y = np.zeros(102, int), np.r_[rng.random(100) < 0.5, True, False]
-    assert np.isinf(PlattMap.fit(z, groups, y, 1)(z, groups)[-2:]).all()
+    assert np.isinf(PlattMap.fit(z, groups, y, (0,))(z, groups)[-2:]).all()

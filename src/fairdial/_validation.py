@@ -26,6 +26,8 @@ def as_vector(values: Any, name: str) -> NDArray[Any]:
         raise InvalidInputError(
             f"`{name}` must have one dimension, got rows of different lengths."
         ) from None
+    if np.ma.is_masked(values):
+        raise InvalidInputError(f"`{name}` must not be masked; fill or leave out those rows.")
     if array.ndim == 2 and array.shape[1] == 1:
         array = array[:, 0]
     if array.ndim != 1:
@@ -54,13 +56,11 @@ def check_scores(
     With ``nan=False`` the caller looks for NaN itself, in a pass that it makes anyway.
     """
     array = as_vector(logits, name)
-    if array.dtype == np.bool_ or not np.issubdtype(array.dtype, np.number):
-        try:
-            array = array.astype(np.float64)
-        except (TypeError, ValueError):
-            raise InvalidInputError(
-                f"`{name}` must hold real numbers, got values like {array[0]!r}."
-            ) from None
+    if array.dtype == object:
+        array = np.array([v if isinstance(v, (numbers.Real, np.bool_)) else None for v in array])
+    if array.dtype != np.bool_ and not np.issubdtype(array.dtype, np.number):
+        kind = next((v for v in np.asarray(logits).ravel() if not isinstance(v, numbers.Real)), "?")
+        raise InvalidInputError(f"`{name}` must hold real numbers, got values like {kind!r}.")
     if np.iscomplexobj(array):
         raise InvalidInputError(f"`{name}` must hold real numbers, got complex ones.")
     if array.dtype == np.float16:
@@ -104,12 +104,14 @@ def check_tolerance(tolerance: Any, name: str = "tolerance") -> NDArray[np.float
     """A tolerance, or an array of them, each in [0, 1]."""
     if type(tolerance) is float and 0.0 <= tolerance <= 1.0:  # the usual case, at once
         return np.array(tolerance)
-    try:
-        array = np.asarray(tolerance, dtype=np.float64)
-    except (TypeError, ValueError):
-        raise InvalidInputError(
-            f"`{name}` must be a number in [0, 1], got {tolerance!r}."
-        ) from None
+    given = np.asarray(tolerance)
+    numeric = given.dtype.kind in "iuf" or (
+        given.dtype == object
+        and all(isinstance(v, numbers.Real) and not isinstance(v, bool) for v in given.flat)
+    )
+    if not numeric and given.size:
+        raise InvalidInputError(f"`{name}` must be a number in [0, 1], got {tolerance!r}.")
+    array = given.astype(np.float64)
     if array.ndim > 1:
         raise InvalidInputError(
             f"`{name}` must be a number or have one dimension, got shape {array.shape}."
@@ -119,6 +121,14 @@ def check_tolerance(tolerance: Any, name: str = "tolerance") -> NDArray[np.float
         bad = array[~inside] if array.ndim else array
         raise InvalidInputError(f"`{name}` must lie in [0, 1], got {bad.flat[0]}.")
     return array
+
+
+def check_one(tolerance: Any, name: str = "tolerance") -> float:
+    """One tolerance in [0, 1]."""
+    array = check_tolerance(tolerance, name)
+    if array.ndim:
+        raise InvalidInputError(f"`{name}` must be one number, got {len(array)} of them.")
+    return float(array)
 
 
 def check_fraction(value: Any, name: str) -> float:

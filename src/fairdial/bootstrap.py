@@ -12,22 +12,25 @@ ATOMS = 256  # score classes a group: the cost of a replicate doesn't grow with 
 
 def resampled_accuracy(
     path: Path, tolerances: Floats, replicates: int, rng: np.random.Generator
-) -> Floats:
-    """(replicates, tolerances) accuracy at each tolerance, the path found anew on drawn rows.
+) -> tuple[Floats, Floats]:
+    """Accuracy at each tolerance on the score classes, and (replicates, tolerances) on drawn rows.
 
-    Rows are drawn with replacement within groups. A replicate in which a group has lost all its
-    counted rows is NaN.
+    Rows are drawn with replacement within groups, and the path is found anew. A replicate in which
+    a group has lost all its counted rows is NaN.
     """
     coarse = [ladder.coarsen(ATOMS) for ladder in path.ladders]
     accuracy = np.full((replicates, len(tolerances)), np.nan)
     for line in accuracy:
         drawn = [_resample(ladder, rng) for ladder in coarse]
         if count_for(path.criterion, count_rows(drawn)).all():
-            again = Path(drawn, path.criterion, path.dtype)
-            selected = again.read(again.first_within(tolerances)[0])[1]  # (m, 2, K)
-            right = (selected[:, 1] - selected[:, 0]).sum(axis=1) + again.rows[0].sum()
-            line[:] = right / again.rows.sum()
-    return accuracy
+            line[:] = _accuracy(Path(drawn, path.criterion, path.dtype), tolerances)
+    return _accuracy(Path(coarse, path.criterion, path.dtype), tolerances), accuracy
+
+
+def _accuracy(path: Path, tolerances: Floats) -> Floats:
+    selected = path.read(path.first_within(tolerances)[0])[1]  # (m, 2, K)
+    right = (selected[:, 1] - selected[:, 0]).sum(axis=1) + path.rows[0].sum()
+    return np.asarray(right / path.rows.sum(), np.float64)
 
 
 def _resample(ladder: Ladder, rng: np.random.Generator) -> Ladder:

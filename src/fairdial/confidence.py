@@ -18,13 +18,13 @@ from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import bdtr, xlog1py, xlogy
 from scipy.special import gammaln as log_gamma
+from scipy.special import xlog1py, xlogy
 
 Floats = NDArray[np.float64]
 
 WINDOW = 7.0  # standard deviations of a binomial that are summed; what is left is below 1e-11
-ROUGH = 4.0
+ROUGH, MOST = 8.0, 4000
 COARSE, FINE = 17, 7  # grid of base rates, first over all of them, then twice around the worst
 NEGLIGIBLE = 1e-9  # tails that Hoeffding's inequality puts below this are not computed exactly
 RESOLUTION = 1e-4  # of the smallest tolerance that is told
@@ -41,12 +41,16 @@ def _window(n: int, p: Floats) -> tuple[Floats, Floats]:
     spread = int(WINDOW * math.sqrt(n) / 2) + 8
     k = np.floor(n * p) + np.arange(-spread, spread + 1.0)
     inside = (k >= 0) & (k <= n)
-    k = np.clip(k, 0.0, n)
-    return k, np.where(inside, _binomial_pmf(k, n, p), 0.0)
+    return k, np.where(inside, _binomial_pmf(np.clip(k, 0.0, n), n, p), 0.0)
 
 
 def _cdf(k: Floats, n: int, p: Floats) -> Floats:
-    return np.where(k < 0, 0.0, bdtr(np.clip(k, 0, n), n, p))
+    """P(Bin(n, p) <= k), each line for its own p: (s, window)."""
+    counts, weight = _window(n, p)
+    sums = np.cumsum(weight, axis=1)
+    place = k - counts[:, :1]
+    inside = np.clip(place, 0, counts.shape[1] - 1).astype(np.intp)
+    return np.where(place < 0, 0.0, np.minimum(np.take_along_axis(sums, inside, axis=1), 1.0))
 
 
 def _missed(n_high: int, n_low: int, gap: float, seen: float, base: Floats) -> Floats:
@@ -71,7 +75,8 @@ def _worst_base(n_high: int, n_low: int, gap: float, seen: float) -> tuple[float
     best, worst = 0.0, -1.0
     small, large = sorted((n_high, n_low))
     rough = small < ROUGH * math.sqrt(large)  # the small group's steps show: look at every one
-    for points in (4 * small + COARSE if rough else COARSE, FINE, FINE):
+    first = min(16 * small, MOST) + COARSE if rough else COARSE
+    for points in (first, FINE, FINE):
         grid = np.linspace(low, high, points)
         missed = _missed(n_high, n_low, gap, seen, grid)
         i = int(np.argmax(missed))
@@ -180,6 +185,11 @@ def smallest_tolerance(counts: tuple[int, int], alpha: float, inner: float) -> f
     return high * RESOLUTION
 
 
-def rows_needed(rows: int, margin: float, wish: float) -> int:
-    """About how many rows bring a margin down to ``wish``: it falls with their square root."""
-    return math.ceil(rows * (margin / wish) ** 2)
+def rows_needed(rows: int, margin: float, room: float) -> int | None:
+    """About how many rows bring a margin down to ``room``: it falls with their square root.
+
+    None where no number of rows does.
+    """
+    if not (room > 0 and math.isfinite(margin)):
+        return None
+    return math.ceil(1.05 * rows * (margin / room) ** 2)

@@ -22,6 +22,7 @@ from fairdial import confidence as statements
 from fairdial._validation import (
     check_count,
     check_fraction,
+    check_one,
     check_same_length,
     check_scores,
     check_tolerance,
@@ -35,13 +36,14 @@ from fairdial.errors import (
     CannotCertifyError,
     InfeasibleToleranceWarning,
     InvalidInputError,
-    MissingExtraError,
     warn,
 )
-from fairdial.ladders import Counts, Floats, Indices, Ladder
+from fairdial.ladders import Counts, Floats, Indices
 from fairdial.metrics import pareto
-from fairdial.paths import Path, States, Table, count_for, count_rows
+from fairdial.paths import Path, States, Table, count_for
+from fairdial.plotting import draw_frontier
 from fairdial.points import Point, Points
+from fairdial.states_json import plain_name, states_from_data, states_to_data
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -248,18 +250,23 @@ class Frontier:
             counts = self.counted.tolist()
             smallest = statements.smallest_tolerance((counts[0], counts[1]), alpha, least)
             margin = smallest - least
-        needed = statements.rows_needed(rows, margin, wish) if wish > 0 else None
-        can = f"down to {smallest:.4f}" if smallest <= 1 else "none"
-        more = f"about {needed:,} rows like these" if needed else "no number of rows"
+        least = float(self.gap.min())
+        needed = statements.rows_needed(rows, margin, wish - least)
+        can = f"tolerances down to {smallest:.4f}" if smallest <= 1 else "no tolerance"
+        more = f"about {needed:,} rows like these would do for {wish:g}"
+        if needed is None:
+            more = f"no number of rows would do for {wish:g} with steps as coarse as these scores'"
         return CannotCertifyError(
             f"`tolerance`={wish:g} can't be certified with confidence {confidence:g}: {rows:,} "
-            f"calibration rows can certify {can}; {more} would do for {wish:g}.",
+            f"calibration rows (smallest gap {least:.4g}) can certify {can}; {more}.",
             smallest_tolerance=smallest if smallest <= 1 else None,
             rows_needed=needed,
         )
 
     def least_disparity(self, *, accuracy: float) -> Point:
-        """The smallest gap among the states with at least this accuracy.
+        """The smallest gap that the dial reaches with at least this accuracy.
+
+        ``at(point.tolerance)`` leads back to the point.
 
         Examples
         --------
@@ -274,11 +281,12 @@ class Frontier:
             raise InvalidInputError("`accuracy` needs labels; this frontier was found without.")
         if not isinstance(accuracy, (int, float, np.number)) or not 0 <= accuracy <= 1:
             raise InvalidInputError(f"`accuracy` must lie in [0, 1], got {accuracy!r}.")
-        able = self.accuracy >= accuracy
+        dialled = self.states.dialled
+        able = (self.accuracy >= accuracy) & dialled
         if not able.any():
             raise InvalidInputError(
-                f"`accuracy` must be reachable: the most accurate state has "
-                f"{self.accuracy.max():.4f}, got {accuracy:g}."
+                f"`accuracy` must be reachable: the most accurate position of the dial has "
+                f"{self.accuracy[dialled].max():.4f}, got {accuracy:g}."
             )
         state = np.array([np.argmin(np.where(able, self.gap, np.inf))])
         return self._points(self.gap[state], state, np.array([True]))[0]  # type: ignore[no-any-return]
@@ -326,8 +334,8 @@ class Frontier:
         >>> set(moved[sample.groups == "group 0"]) == {0, 1}
         True
         """
-        before = self.decide(logits, groups, float(check_tolerance(tolerance_from)))
-        after = self.decide(logits, groups, float(check_tolerance(tolerance_to)))
+        before = self.decide(logits, groups, check_one(tolerance_from, "tolerance_from"))
+        after = self.decide(logits, groups, check_one(tolerance_to, "tolerance_to"))
         return after.astype(np.int8) - before.astype(np.int8)
 
     # ---- other frontiers -----------------------------------------------------------------------
@@ -379,9 +387,10 @@ class Frontier:
         grid = np.linspace(0.0, self.gap[0], 50) if tolerances is None else tolerances
         wishes = np.atleast_1d(check_tolerance(grid, "tolerances"))
         rng = np.random.default_rng(random_state)
-        draws = resampled_accuracy(self.states, wishes, n_boot, rng)
-        lower, upper = np.nanquantile(draws, [level, 1.0 - level], axis=0)
         here = self._accuracy(self.states.read(self.states.first_within(wishes)[0])[1])
+        classes, draws = resampled_accuracy(self.states, wishes, n_boot, rng)
+        draws += here - classes  # what the score classes cost, not the rows
+        lower, upper = np.nanquantile(draws, [level, 1.0 - level], axis=0)
         return pd.DataFrame({"tolerance": wishes, "accuracy": here, "lower": lower, "upper": upper})
 
     # ---- out and in ----------------------------------------------------------------------------
@@ -395,33 +404,15 @@ class Frontier:
 
     def to_json(self) -> str:
         """The frontier as JSON text; :meth:`from_json` gives it back, equal to the last bit."""
-        data: dict[str, Any] = {
+        data = {
             "format": "fairdial.frontier",
             "version": FORMAT,
             "criterion": self.criterion.name,
-            "groups": [_plain(group) for group in self.groups],
+            "groups": [plain_name(group) for group in self.groups],
             "rows": self.rows.tolist(),
             "certificate": self.certificate,
+            **states_to_data(self.states),
         }
-        if isinstance(self.states, Path):
-            data["dtype"] = self.states.dtype.name
-            data["ladders"] = [
-                {
-                    "lower": _numbers(ladder.lower),
-                    "upper": _numbers(ladder.upper) if ladder.wide.any() else None,
-                    "counts": ladder.counts.tolist(),
-                }
-                for ladder in self.states.ladders
-            ]
-        else:
-            thresholds, selected = self.states.read(np.arange(len(self)))
-            data["states"] = {
-                "setting": _numbers(self.setting),
-                "gap": _numbers(self.gap),
-                "certifiable": self.states.certifiable.tolist(),
-                "thresholds": [_numbers(line) for line in thresholds],
-                "selected": selected.tolist(),
-            }
         return json.dumps(data, allow_nan=False)
 
     @classmethod
@@ -440,25 +431,9 @@ class Frontier:
             groups, rows = tuple(data["groups"]), np.array(data["rows"], np.int64)
             if rows.ndim != 2 or rows.shape != (len(rows), len(groups)) or len(rows) not in (1, 2):
                 raise ValueError("rows by label and group of another shape")
-            states: States
-            if "ladders" in data:
-                ladders = [_read_ladder(item) for item in data["ladders"]]
-                dtype = np.dtype({"float32": "float32", "float64": "float64"}[data["dtype"]])
-                if not np.array_equal(count_rows(ladders), rows) or not count_for(kind, rows).all():
-                    raise ValueError("ladders that don't hold the rows")
-                states = Path(ladders, kind, dtype)
-            else:
-                columns = data["states"]
-                states = Table(
-                    setting=np.array(columns["setting"], np.float64),
-                    gap=np.array(columns["gap"], np.float64),
-                    certifiable=np.array(columns["certifiable"], np.bool_),
-                    thresholds=np.array(columns["thresholds"], np.float64),
-                    selected=np.array(columns["selected"], np.int64),
-                )
-                _check_table(states, rows)
             if data["certificate"] not in ("declared", "simultaneous", "none"):
                 raise InvalidInputError(f"`text` has the certificate {data['certificate']!r}.")
+            states = states_from_data(data, kind, rows)
             return cls(states, kind, groups, rows, data["certificate"])
         except (KeyError, IndexError, TypeError, ValueError, OverflowError) as error:
             if isinstance(error, InvalidInputError):
@@ -472,32 +447,12 @@ class Frontier:
         """Accuracy against gap, with the bootstrap band if wished; needs the extra ``plot``."""
         if self.accuracy is None:
             raise InvalidInputError("`plot` needs labels; this frontier was found without.")
-        try:
-            import matplotlib.pyplot as plt
-        except ImportError:
-            raise MissingExtraError(
-                "Frontier.plot needs matplotlib: pip install 'fairdial[plot]'."
-            ) from None
-        if ax is None:
-            ax = plt.subplots(figsize=(6, 4), layout="constrained")[1]
         grid = np.linspace(self.gap.min(), self.gap[0], 400)
         states, _ = self.states.first_within(grid)
         accuracy = self._accuracy(self.states.read(states)[1])
-        (line,) = ax.plot(self.gap[states], accuracy, label=label, drawstyle="steps-post")
-        if band:
-            frame = self.band(np.linspace(grid[0], grid[-1], 50), random_state=0)
-            ax.fill_between(
-                frame["tolerance"],
-                frame["lower"],
-                frame["upper"],
-                color=line.get_color(),
-                alpha=0.2,
-            )
-        ax.set_xlabel(f"{self.criterion.name.replace('_', ' ')} gap")
-        ax.set_ylabel("accuracy")
-        if label is not None:
-            ax.legend()
-        return ax
+        shade = self.band(np.linspace(grid[0], grid[-1], 50), random_state=0) if band else None
+        title = f"{self.criterion.name.replace('_', ' ')} gap"
+        return draw_frontier(self.gap[states], accuracy, title, ax=ax, label=label, band=shade)
 
     def __repr__(self) -> str:
         accuracy = ""
@@ -508,45 +463,6 @@ class Frontier:
             f"{int(self.rows.sum()):,} rows, {len(self):,} states, gap {self.gap[0]:.4f}{accuracy} "
             f"down to gap {self.gap.min():.4f})"
         )
-
-
-def _plain(name: Hashable) -> Any:
-    value = name.item() if isinstance(name, np.generic) else name
-    if not isinstance(value, (str, int, float, bool)):
-        raise InvalidInputError(
-            f"`groups` must be named by text or numbers to be written as JSON, got {name!r}."
-        )
-    return value
-
-
-def _numbers(values: Floats) -> list[Any]:
-    """Finite numbers as they are, infinite ones as words that float() reads."""
-    return [value if np.isfinite(value) else str(value) for value in values.tolist()]
-
-
-def _check_table(table: Table, rows: Counts) -> None:
-    thresholds, selected = table.read(np.arange(len(table)))
-    shapes = [table.setting.shape, table.gap.shape, table.certifiable.shape]
-    if len(table) == 0 or any(shape != (len(table),) for shape in shapes):
-        raise ValueError("state columns of different lengths")
-    if thresholds.shape != (len(table), rows.shape[1]) or selected.shape != (
-        len(table),
-        *rows.shape,
-    ):
-        raise ValueError("state columns of another shape than the rows")
-    if np.isnan(thresholds).any() or np.any(selected < 0) or np.any(selected > rows):
-        raise ValueError("states that select rows that aren't there")
-
-
-def _read_ladder(item: dict[str, Any]) -> Ladder:
-    lower = np.array(item["lower"], np.float64)
-    upper = lower if item["upper"] is None else np.array(item["upper"], np.float64)
-    counts = np.array(item["counts"], np.int64)
-    if lower.ndim != 1 or lower.shape != upper.shape or counts.shape[1:] != lower.shape:
-        raise ValueError("ladder columns of different lengths")
-    if not np.all(np.diff(lower) < 0) or not np.all(lower <= upper) or np.any(counts < 0):
-        raise ValueError("ladder out of order")
-    return Ladder.of_counts(lower, upper, counts)
 
 
 def decide(

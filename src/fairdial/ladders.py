@@ -133,7 +133,7 @@ def _split_runs(
     """Scores by group and label."""
     n_labels = 1 if positive is None else 2
     n_cells = n_groups * n_labels
-    cells = codes.astype(np.uint16) if n_cells > 2**8 else codes.astype(np.uint8)
+    cells = codes.astype(np.min_scalar_type(n_cells))
     if positive is not None:
         cells *= 2
         cells += positive

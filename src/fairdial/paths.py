@@ -156,6 +156,12 @@ class States(ABC):
         """(S,) minus the smallest gap so far: ascending, for searches."""
         return -np.minimum.accumulate(self.gap)
 
+    @property
+    def dialled(self) -> NDArray[np.bool_]:
+        """(S,) the states that some tolerance leads to: each has a smaller gap than all before."""
+        best = self._negative_best
+        return np.concatenate(([True], best[1:] > best[:-1]))
+
     def first_within(self, tolerances: Floats) -> tuple[Indices, NDArray[np.bool_]]:
         """First state within each tolerance; where none is, the one with the smallest gap.
 
@@ -285,7 +291,8 @@ class Path(States):
         cost = np.zeros(n_moves + 1)
         cost[1 + at_floor], cost[1 + at_ceiling] = floor.cost[:legal], ceiling.cost
         self.cost: Floats = cost[: stop + 1]
-        follows = stop < n_moves and self.n_groups == 2  # more groups: no single next move
+        self._ends = stop == n_moves  # nothing moves after the last state
+        follows = not self._ends and self.n_groups == 2  # more groups: no single next move
         self.next_cost = float(cost[stop + follows])
         self.width: Floats = width[: stop + 1]
         raised_to = np.maximum.accumulate(np.append(-np.inf, floor.reach))[risen]
@@ -349,6 +356,7 @@ class Path(States):
             return np.zeros(len(self), np.bool_)
         interval = np.append(self.cost[1:], self.next_cost) > self.cost
         interval[0] = True  # t = 0 is a point that was fixed beforehand
+        interval[-1] |= self._ends
         return np.asarray(interval & (self.gap == self.width))
 
     def _targets(self, states: Indices, ranks: Indices) -> Floats:

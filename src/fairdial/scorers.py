@@ -6,7 +6,7 @@ adapters for scikit-learn classifiers, one for all rows or one for each group.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -15,7 +15,13 @@ from scipy.optimize import minimize
 from scipy.special import expit, logit
 from sklearn.utils import _safe_indexing
 
-from fairdial._validation import as_vector, check_choice, check_same_length, check_scores
+from fairdial._validation import (
+    as_vector,
+    check_choice,
+    check_same_length,
+    check_scores,
+    match_groups,
+)
 from fairdial.errors import InvalidInputError
 
 Floats = NDArray[np.float64]
@@ -131,20 +137,31 @@ class PlattMap:
     labelled calibration rows, repairs that. The order within a group stays, so gaps are unaffected.
     """
 
-    def __init__(self, slope: Floats, intercept: Floats) -> None:
-        self.slope, self.intercept = slope, intercept
+    def __init__(self, slope: Floats, intercept: Floats, names: tuple[Hashable, ...]) -> None:
+        self.slope, self.intercept, self.names = slope, intercept, names
 
     @classmethod
     def fit(
-        cls, logits: Any, groups: Codes, positive: NDArray[np.bool_], n_groups: int
+        cls,
+        logits: Any,
+        groups: Codes,
+        positive: NDArray[np.bool_],
+        names: tuple[Hashable, ...],
     ) -> PlattMap:
         """Least log loss in each group, with Platt's smoothed targets."""
         check_same_length(logits, positive, ("logits", "y"))
-        lines = [
-            _fit_line(np.asarray(logits)[groups == a], positive[groups == a])
-            for a in range(n_groups)
-        ]
-        return cls(np.array([line[0] for line in lines]), np.array([line[1] for line in lines]))
+        lines = np.array(
+            [
+                _fit_line(np.asarray(logits)[groups == a], positive[groups == a])
+                for a in range(len(names))
+            ]
+        )
+        return cls(lines[:, 0], lines[:, 1], names)
+
+    def of(self, names: tuple[Hashable, ...]) -> PlattMap:
+        """The same lines for groups in another order, or for some of them."""
+        places = match_groups(np.array(names, dtype=object), self.names, "sensitive_features")
+        return PlattMap(self.slope[places], self.intercept[places], names)
 
     def __call__(self, logits: Any, groups: Codes) -> Floats:
         """Recalibrated logits; infinite ones stay."""

@@ -21,9 +21,10 @@ from fairdial.criteria import Criterion
 from fairdial.criteria import criterion as find_criterion
 from fairdial.errors import InvalidInputError
 from fairdial.frontier import Certificate, Frontier
-from fairdial.ladders import Floats, Histogram, Scores, sort_scores
+from fairdial.ladders import BITS, Floats, Histogram, Scores, sort_scores
 from fairdial.paths import Path, count_for, count_rows, refine
 
+BINS_A_ROW = 4  # at most, or sorting costs less than looking through the bins
 SORT_LIMIT = 30_000  # rows up to which sorting them all costs less than two passes
 
 
@@ -100,7 +101,8 @@ def sweep_codes(
     if criterion.needs_labels and positive is None:
         raise InvalidInputError(f"`y` must be given: {criterion.name} counts rows by their label.")
     histogram = None
-    if tolerances is not None and len(scores) > SORT_LIMIT:
+    n_bins = len(names) * (1 if positive is None else 2) << BITS
+    if tolerances is not None and len(scores) > max(SORT_LIMIT, n_bins // BINS_A_ROW):
         histogram = Histogram(scores, codes, positive, len(names))
         ladders = histogram.ladders
     else:

@@ -24,6 +24,7 @@ from fairdial import (
     BiasedScoresWarning,
     CannotCertifyError,
     FairBayes,
+    FairdialWarning,
     InfeasibleToleranceWarning,
     InvalidInputError,
     SmallGroupError,
@@ -526,3 +527,109 @@ def test_the_warning_for_an_unreachable_tolerance_points_at_the_users_line() -> 
     with pytest.warns(InfeasibleToleranceWarning) as seen:
         dial.predict(TEST.X, sensitive_features=TEST.groups, tolerance=0.0)
     assert [w.filename for w in seen] == [__file__]
+
+
+def test_labels_of_other_length_are_refused_when_calibrating() -> None:
+    model = LogisticRegression().fit(TRAIN.X, TRAIN.y)
+    for y in (TEST.y[:1], TEST.y[:10]):
+        with pytest.raises(InvalidInputError, match="`X` and `y` must describe the same rows"):
+            FairBayes(model, prefit=True).calibrate(TEST.X, y, sensitive_features=TEST.groups)
+        with pytest.raises(InvalidInputError, match="`X` and `y` must describe the same rows"):
+            FairBayes(model, prefit=True).fit(TEST.X, y, sensitive_features=TEST.groups)
+    with pytest.raises(InvalidInputError, match="`y` must be given"):
+        FairBayes(model, prefit=True).fit(TEST.X, None, sensitive_features=TEST.groups)
+
+
+def test_lines_belong_to_their_groups_whatever_groups_come_later() -> None:
+    rng = np.random.default_rng(0)
+    groups = rng.choice(["a", "b", "c"], 9000)
+    z = rng.normal(size=9000) * 1.5
+    shift = np.array([-1.0, 0.0, 1.5])[np.searchsorted(["a", "b", "c"], groups)]
+    y = (rng.random(9000) < expit(z)).astype(int)
+    X = pd.DataFrame({"z": z + shift, "high": 0})
+    dial = FairBayes(Biased(), prefit=True, recalibrate="group", tolerance=0.1)
+    dial.fit(X, y, sensitive_features=groups)
+    lines = dict(zip(dial.platt_.names, dial.platt_.intercept, strict=True))
+    some = groups != "a"
+    dial.calibrate(X[some], sensitive_features=groups[some])
+    assert dict(zip(dial.platt_.names, dial.platt_.intercept, strict=True)) == {
+        name: lines[name] for name in ("b", "c")
+    }
+    with pytest.raises(UnknownGroupError, match="'d'"):
+        dial.calibrate(X, sensitive_features=np.where(groups == "a", "d", groups))
+
+
+def test_with_confidence_a_rows_decision_does_not_depend_on_others_tolerances() -> None:
+    dial = fitted()
+    wishes = np.full(len(TEST), 0.3)
+    options = {"sensitive_features": TEST.groups, "confidence": 0.9}
+    alike = dial.predict(TEST.X, **options, tolerance=wishes)
+    mixed = dial.predict(TEST.X, **options, tolerance=np.r_[[0.25, 0.35], wishes[2:]])
+    assert np.array_equal(alike[2:], mixed[2:])
+
+
+@pytest.mark.parametrize("offset", [(-0.7, -0.7), (0.7, 0.7), (0.7, -0.7), (-0.7, 0.0)])
+def test_a_bias_in_either_direction_is_noticed(offset: tuple[float, float]) -> None:
+    class Shifted:
+        classes_ = np.array([0, 1])
+
+        def decision_function(self, X: Any) -> Any:
+            return X["z"].to_numpy() + np.array(offset)[X["high"].to_numpy()]
+
+    X, y, groups = biased_rows(10_000, 2)
+    with pytest.warns(BiasedScoresWarning, match="recalibrate='group'"):
+        FairBayes(Shifted(), prefit=True).fit(X, y, sensitive_features=groups)
+
+
+def test_calibrated_scores_give_no_warning() -> None:
+    class Right:
+        classes_ = np.array([0, 1])
+
+        def decision_function(self, X: Any) -> Any:
+            return X["z"].to_numpy()
+
+    for seed in range(20):
+        X, y, groups = biased_rows(3000, seed)
+        FairBayes(Right(), prefit=True).fit(X, y, sensitive_features=groups)  # warnings are errors
+
+
+def test_forgotten_groups_are_said() -> None:
+    with pytest.warns(FairdialWarning, match="nothing to dial"):
+        FairBayes(LogisticRegression()).fit(TRAIN.X, TRAIN.y)
+
+
+def test_one_row_of_every_group_and_label_stays_to_train() -> None:
+    from fairdial.methods.rows import hold_out
+
+    cells = np.array([0, 0, 1, 2, 2, 2, 3])
+    held = hold_out(cells, 0.9, np.random.RandomState(0))
+    assert set(np.delete(cells, held)) == {0, 1, 2, 3}
+
+
+def test_a_row_that_no_threshold_can_select_is_not_selected() -> None:
+    class Certain:
+        classes_ = np.array([0, 1])
+
+        def decision_function(self, X: Any) -> Any:
+            return np.where(X["x"] > 0, np.inf, -np.inf)
+
+    dial = FairBayes(Certain(), prefit=True)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        dial.fit(TEST.X, TEST.y, sensitive_features=TEST.groups)
+        for tolerance in (0.0, 0.1, 1.0):
+            options = {"sensitive_features": TEST.groups, "tolerance": tolerance}
+            margin = dial.decision_function(TEST.X, **options)
+            assert not np.isnan(margin).any()
+            assert np.array_equal(margin > 0, dial.predict(TEST.X, **options) == 1)
+
+
+def test_nullable_labels_keep_their_kind_and_sparse_rows_can_name_groups() -> None:
+    dial = FairBayes(LogisticRegression(), random_state=0, tolerance=0.1)
+    dial.fit(TRAIN.X, pd.Series(TRAIN.y, dtype="Int64"), sensitive_features=TRAIN.groups)
+    assert dial.classes_.dtype.kind == "i"
+    both = sparse.coo_matrix(np.column_stack([TRAIN.X, TRAIN.groups == "group 1"]).astype(float))
+    named = FairBayes(LogisticRegression(), sensitive_column=1, random_state=0, tolerance=0.1)
+    assert named.fit(both, TRAIN.y).frontier_.groups == (0.0, 1.0)
+    with pytest.raises(InvalidInputError, match="`tolerance` must be one number, got 2"):
+        dial.thresholds([0.1, 0.2])  # type: ignore[arg-type]

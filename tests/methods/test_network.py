@@ -25,8 +25,10 @@ CRITERIA = ["demographic_parity", "equal_opportunity", "predictive_equality"]
 
 
 def quick(**settings: Any) -> Network:
-    base = {"members": 1, "hidden": (8,), "head": 4, "epochs": 4, "batch_size": 64}
-    return Network(**(base | {"patience": None, "learning_rate": 0.02} | settings))
+    base = {"members": 1, "shared": False, "hidden": (8,), "head": 4, "epochs": 4}
+    return Network(
+        **(base | {"patience": None, "learning_rate": 0.02, "batch_size": 64} | settings)
+    )
 
 
 CHECKED = quick(epochs=20, learning_rate=0.05, average=None)
@@ -146,7 +148,7 @@ def test_any_number_of_groups_is_taken() -> None:
 
 
 def test_without_groups_it_is_a_plain_classifier() -> None:
-    model = plain().fit(DATA.X, DATA.y)
+    model = fitted(plain(), groups=None)
     assert model.score(DATA.X, DATA.y) > 0.65
 
 
@@ -191,7 +193,7 @@ def test_on_the_gaussian_law_the_net_reaches_the_best_there_is(criterion: str) -
     train, test = make_gaussian(24_000, random_state=1).split(test_size=0.5, random_state=0)
     network = Network(members=1, hidden=(16,), head=8, epochs=6, patience=None, learning_rate=0.01)
     model = FairBayes(network, criterion=criterion, random_state=0)
-    model.fit(train.X, train.y, sensitive_features=train.groups)
+    fitted(model, train.X, train.y, train.groups)
     for tolerance in (0.0, 0.05, 0.15, 1.0):
         best = LAW.at(criterion, tolerance)
         with warnings.catch_warnings():
@@ -255,7 +257,7 @@ def test_a_progress_bar_is_drawn_only_when_asked_for(capsys: pytest.CaptureFixtu
 class Interrupts:
     """Is a user at the keyboard."""
 
-    def on_epoch_end(self, epoch: int, record: dict[str, Any], net: nn.Module) -> None:
+    def on_epoch_end(self, epoch: int, record: Any, net: Any) -> None:  # noqa: ARG002
         if epoch == 2:
             raise KeyboardInterrupt
 

@@ -8,7 +8,7 @@ from fairdial.nn.rows import DatasetRows, PairedBatches, TensorRows
 
 N = 23
 CODES = np.repeat([0, 1], [17, 6])
-PARTS = [np.flatnonzero(CODES == a) for a in (0, 1)]
+PARTS = [np.flatnonzero(a == CODES) for a in (0, 1)]
 
 
 def batches(size: int = 4, seed: int = 0, epoch: str = "long") -> PairedBatches:

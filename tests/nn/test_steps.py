@@ -216,9 +216,7 @@ class Quadratic(nn.Module):
         self.head = nn.ParameterList([nn.Parameter(torch.zeros(2, dtype=torch.float64))])
 
 
-def quadratic_directions(
-    net: Any, x: Tensor, y: Tensor, w: list[Tensor], objective: Objective
-) -> Directions:
+def quadratic_directions(net: Any, _x: Any, _y: Any, w: list[Tensor], _: Any) -> Directions:
     outer, inner = net.trunk[0].detach(), net.head[0].detach()
     net.trunk[0].grad = 0.1 * outer + B.T @ w[0]  # grad_1 f - (grad_12 g) w, grad_12 g = -B'
     d_h = H @ inner - (B @ outer + SHIFT)
@@ -266,11 +264,15 @@ def test_a_quadratic_problem_is_solved() -> None:
 
 def test_an_outer_rate_near_the_inner_one_diverges_and_is_told() -> None:
     step = quadratic(0.05, 0.1, 0.1)
-    with pytest.raises(DivergedError, match="Lower `.*rate`"):
-        for _ in range(50):
-            for _ in range(100):
-                step(torch.zeros(1), torch.zeros(1))
-            step.check()
+
+    def run() -> None:
+        for k in range(5000):
+            step(torch.zeros(1), torch.zeros(1))
+            if k % 100 == 0:
+                step.check()
+
+    with pytest.raises(DivergedError, match=r"Lower `.*rate`"):
+        run()
 
 
 # ---- divergence --------------------------------------------------------------------------------

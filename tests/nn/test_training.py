@@ -27,7 +27,7 @@ DATA = make_gaussian(900, random_state=0)
 SHARES = np.array([0.6, 0.4])
 
 
-class Killed(Exception):
+class KilledError(Exception):
     """Ends a run from inside."""
 
 
@@ -64,7 +64,7 @@ def parts(
     return step, batches
 
 
-def no_score(net: DialNet) -> dict[str, Any]:
+def no_score(_: DialNet) -> dict[str, Any]:
     return {}
 
 
@@ -80,7 +80,7 @@ class Stops:
         self.after, self.how = after, how
         self.seen: list[int] = []
 
-    def on_epoch_end(self, epoch: int, record: dict[str, Any], net: nn.Module) -> bool | None:
+    def on_epoch_end(self, epoch: int, record: Any, net: nn.Module) -> bool | None:  # noqa: ARG002
         self.seen.append(epoch)
         if epoch < self.after:
             return None
@@ -145,7 +145,7 @@ def test_an_interrupt_keeps_the_best_weights() -> None:
 
 
 def test_an_interrupt_before_anything_is_learned_is_passed_on() -> None:
-    def score(net: DialNet) -> dict[str, Any]:
+    def score(_: DialNet) -> dict[str, Any]:
         raise KeyboardInterrupt
 
     step, batches = parts()
@@ -155,8 +155,8 @@ def test_an_interrupt_before_anything_is_learned_is_passed_on() -> None:
 
 def test_another_error_of_a_callback_is_passed_on() -> None:
     step, batches = parts()
-    with pytest.raises(Killed):
-        train(step, batches, no_score, epochs=2, callbacks=[Stops(1, Killed())])
+    with pytest.raises(KilledError):
+        train(step, batches, no_score, epochs=2, callbacks=[Stops(1, KilledError())])
 
 
 def test_every_epoch_trains_in_training_mode() -> None:
@@ -164,7 +164,7 @@ def test_every_epoch_trains_in_training_mode() -> None:
     modes = []
 
     class Looks(Stops):
-        def on_epoch_end(self, epoch: int, record: dict[str, Any], net: nn.Module) -> None:
+        def on_epoch_end(self, epoch: int, record: Any, net: nn.Module) -> None:  # noqa: ARG002
             net.eval()  # as a score would leave it
 
     forward = step.net.trunk.register_forward_pre_hook(lambda m, _: modes.append(m.training))
@@ -217,7 +217,7 @@ def test_averaging_never_disturbs_the_path_of_the_weights() -> None:
             def __init__(self, into: list[Tensor]) -> None:
                 self.into = into
 
-            def on_epoch_end(self, epoch: int, record: dict[str, Any], net: nn.Module) -> None:
+            def on_epoch_end(self, epoch: int, record: Any, net: nn.Module) -> None:  # noqa: ARG002
                 self.into.append(torch.cat([p.detach().flatten() for p in net.parameters()]))
 
         train(
@@ -250,12 +250,12 @@ def test_a_run_that_is_gone_on_with_has_the_same_bits(
     whole, batches = parts(**CASES[case])
     expected = train(whole, batches, no_score, **settings)
     broken, batches = parts(**CASES[case])
-    with pytest.raises(Killed):
+    with pytest.raises(KilledError):
         train(
             broken,
             batches,
             no_score,
-            callbacks=[Stops(3, Killed())],
+            callbacks=[Stops(3, KilledError())],
             checkpoint=tmp_path,
             **settings,
         )
@@ -321,8 +321,10 @@ def test_a_checkpoint_with_another_key_is_refused(tmp_path: Path) -> None:
 
 
 def quick(**settings: Any) -> Network:
-    base = {"members": 2, "hidden": (8,), "head": 4, "epochs": 5, "batch_size": 32}
-    return Network(**(base | {"patience": None, "learning_rate": 0.01} | settings))
+    base = {"members": 2, "shared": False, "hidden": (8,), "head": 4, "epochs": 5}
+    return Network(
+        **(base | {"patience": None, "learning_rate": 0.01, "batch_size": 32} | settings)
+    )
 
 
 def bilevel(network: Network, **settings: Any) -> GFB:
@@ -386,8 +388,9 @@ def deadly(source, target):
         os.kill(os.getpid(), signal.SIGKILL)
 
 os.replace = deadly
-network = Network(members=2, hidden=(8,), head=4, epochs=5, batch_size=32, patience=None,
-                  learning_rate=0.01, dropout=dropout, average=average, checkpoint=folder)
+network = Network(members=2, shared=False, hidden=(8,), head=4, epochs=5, batch_size=32,
+                  patience=None, learning_rate=0.01,
+                  dropout=dropout, average=average, checkpoint=folder)
 warnings.simplefilter("ignore")
 model = GFB(network=network, aux="step", aux_rate=0.1, warm_epochs=0, moving_average=0.5,
             random_state=3, min_count=5)
@@ -422,9 +425,9 @@ class Quits:
     def __init__(self, crash: bool) -> None:
         self.crash = crash
 
-    def on_epoch_end(self, epoch: int, record: dict[str, Any], net: nn.Module) -> None:
+    def on_epoch_end(self, epoch: int, record: Any, net: nn.Module) -> None:  # noqa: ARG002
         if self.crash and epoch == 2:
-            raise Killed
+            raise KilledError
 
 
 @pytest.mark.parametrize("method", [FairBayes, GFB])
@@ -433,7 +436,7 @@ def test_how_a_run_is_watched_is_no_part_of_it(method: Any, tmp_path: Path) -> N
         chosen = {"estimator" if method is FairBayes else "network": quick(**settings)}
         return method(**chosen, random_state=0, min_count=5)
 
-    with pytest.raises(Killed):
+    with pytest.raises(KilledError):
         fitted(model(callbacks=[Quits(True)], checkpoint=tmp_path))
     again = fitted(model(callbacks=[Quits(False)], checkpoint=str(tmp_path)))
     assert same_fit(again, fitted(model()))

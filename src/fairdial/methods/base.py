@@ -7,20 +7,17 @@ trained; everything else is here.
 
 from __future__ import annotations
 
-import math
-import sys
 from abc import ABC, abstractmethod
 from collections.abc import Hashable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
-import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import issparse
+from scipy.special import expit
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.metrics import accuracy_score
-from sklearn.utils import _safe_indexing, check_random_state
+from sklearn.utils import check_random_state
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
 from sklearn.utils.validation import _num_samples, check_is_fitted, column_or_1d, validate_data
 
@@ -28,43 +25,32 @@ from fairdial._validation import (
     check_choice,
     check_count,
     check_fraction,
+    check_one,
     check_same_length,
     check_scores,
     check_tolerance,
-    encode_groups,
     match_groups,
 )
 from fairdial.criteria import criterion as find_criterion
-from fairdial.errors import BiasedScoresWarning, InvalidInputError, warn
+from fairdial.errors import BiasedScoresWarning, FairdialWarning, InvalidInputError, warn
 from fairdial.frontier import Certificate, Frontier
-from fairdial.methods.plotting import draw_logits
+from fairdial.methods.rows import (
+    Codes,
+    FitRows,
+    encode_rows,
+    hold_out,
+    split_column,
+    take_rows,
+)
+from fairdial.plotting import draw_logits
 from fairdial.scorers import PlattMap, Scorer
 from fairdial.sweeping import sweep_codes
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-Codes = NDArray[np.integer[Any]]
-Rows = NDArray[np.intp]
-NOTICEABLE = 3.0  # standard deviations of chance before biased scores are reported
-
-
-@dataclass
-class FitRows:
-    """The rows of a fit, checked, with those that are held out for calibration."""
-
-    X: Any
-    labels: NDArray[Any]
-    positive: NDArray[np.bool_]
-    codes: Codes
-    names: tuple[Hashable, ...]
-    train: Rows
-    held: Rows
-
-    @property
-    def cells(self) -> Rows:
-        """(n,) group and label of each row as one number."""
-        return self.codes.astype(np.intp) * 2 + self.positive
+NOTICEABLE = 5.0  # standard errors, and
+MATERIAL = 0.03  # of probability, before biased scores are reported
 
 
 class DialClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
@@ -108,7 +94,7 @@ class DialClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
 
     def _labels(self, y: Any) -> NDArray[np.bool_]:
         """Which rows have the positive label, for labels that are known already."""
-        values = np.asarray(column_or_1d(y))
+        values = as_labels(y)
         positive = values == self.classes_[1]
         if not np.all(positive | (values == self.classes_[0])):
             other = values[~(positive | (values == self.classes_[0]))][0]
@@ -120,7 +106,7 @@ class DialClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
 
     def _learn_classes(self, y: Any) -> NDArray[Any]:
         """Set ``classes_`` from the labels, of any type, and give the labels back as an array."""
-        values = column_or_1d(y, warn=True)
+        values = as_labels(y, warn=True)
         check_classification_targets(values)
         kind = type_of_target(values, input_name="y")
         classes = np.unique(values)
@@ -170,13 +156,16 @@ class DialClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
         """Check everything that ``fit`` is given, and hold rows out for calibration."""
         X, sensitive = self._take_groups(X, sensitive_features)
         X = self._check_features(X, reset=True)
-        if y is None:
-            raise InvalidInputError(
-                "`y` must be given: fit requires y to be passed, but the target y is None."
-            )
+        refuse_no_labels(y)
         labels = self._learn_classes(y)
         check_same_length(range(_num_samples(X)), labels, ("X", "y"))
         codes, names = encode_rows(sensitive, len(labels), None)
+        if len(names) == 1:
+            warn(
+                "all rows are one group, so there is no gap and nothing to dial; give "
+                "`sensitive_features` or set `sensitive_column`",
+                FairdialWarning,
+            )
         self.platt_ = None
         everything = np.arange(len(labels))
         rows = FitRows(
@@ -228,6 +217,8 @@ class DialClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
     def _calibrate(
         self, X: Any, positive: NDArray[np.bool_] | None, sensitive: Any, certificate: Certificate
     ) -> Self:
+        if positive is not None:
+            check_same_length(range(_num_samples(X)), positive, ("X", "y"))
         codes, names = encode_rows(sensitive, _num_samples(X), self._group_names())
         return self._set_frontier(
             self.scorer_.logits(X, codes), codes, names, positive, certificate
@@ -254,10 +245,12 @@ class DialClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
         if self.recalibrate == "group":
             platt = getattr(self, "platt_", None)
             if positive is not None:
-                platt = PlattMap.fit(logits, codes, positive, len(names))
+                platt = PlattMap.fit(logits, codes, positive, names)
                 certificate = "simultaneous" if certificate == "declared" else certificate
             elif platt is None:
                 raise InvalidInputError("`y` must be given: recalibrate='group' needs labels once.")
+            else:
+                platt = platt.of(names)
             logits = platt(logits, codes)
         self.frontier_ = sweep_codes(
             check_scores(logits, "logits of the estimator", nan=False),
@@ -270,8 +263,8 @@ class DialClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
             argument="sensitive_features",
         )
         self.platt_ = platt
-        if platt is None:
-            _warn_if_biased(self.frontier_)
+        if platt is None and positive is not None:
+            _warn_if_biased(logits, codes, positive, names)
         return self
 
     # ---- predict -------------------------------------------------------------------------------
@@ -293,7 +286,8 @@ class DialClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
             return self.frontier_.at(float(wishes), confidence=confidence).thresholds[codes]
         check_same_length(codes, wishes, ("X", "tolerance"))
         distinct, place = np.unique(wishes, return_inverse=True)
-        return self.frontier_.at(distinct, confidence=confidence).thresholds[place, codes]
+        points = self.frontier_.at(distinct, confidence=confidence, simultaneous=True)
+        return points.thresholds[place, codes]  # simultaneous: whoever else is in the batch
 
     def predict(
         self,
@@ -316,7 +310,8 @@ class DialClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
             constructor's by default.
         confidence : float, optional
             The gap on new rows is to be within the tolerance with this confidence; without, the
-            gap on the calibration rows is.
+            gap on the calibration rows is. With one tolerance for each row the statement is the
+            simultaneous one.
         """
         margin = self.decision_function(
             X, sensitive_features=sensitive_features, tolerance=tolerance, confidence=confidence
@@ -344,7 +339,7 @@ class DialClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
         """Logit threshold of each group at a tolerance."""
         check_is_fitted(self, "frontier_")
         wish = self.tolerance if tolerance is None else tolerance
-        point = self.frontier_.at(float(check_tolerance(wish)), confidence=confidence)
+        point = self.frontier_.at(check_one(wish), confidence=confidence)
         return dict(zip(point.groups, point.thresholds.tolist(), strict=True))
 
     def score(
@@ -386,78 +381,35 @@ class DialClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
         """Train the scorer and find the frontier on rows that it hasn't seen."""
 
 
-def hold_out(cells: Rows, share: float, rng: np.random.RandomState) -> Rows:
-    """A share of every group and label, rounded up; one row of each stays."""
-    held = [np.zeros(0, np.intp)]
-    for cell in np.unique(cells):
-        places = rng.permutation(np.flatnonzero(cells == cell))
-        held.append(places[: min(math.ceil(share * len(places)), len(places) - 1)])
-    return np.sort(np.concatenate(held))
-
-
-def take_rows(X: Any, places: Rows) -> Any:
-    """Rows at these positions, of whatever holds rows."""
-    torch = sys.modules.get("torch")  # X can only be torch's if it has been imported
-    if torch is not None and isinstance(X, torch.utils.data.Dataset):
-        return torch.utils.data.Subset(X, places.tolist())
-    if torch is not None and isinstance(X, torch.Tensor):
-        return X[torch.as_tensor(places, device=X.device)]
-    return _safe_indexing(X, places)
-
-
-def split_column(X: Any, column: Any) -> tuple[Any, Any]:
-    """Features without the sensitive column(s), and that column (or a frame of them)."""
-    many = isinstance(column, (list, tuple))
-    names = list(column) if many else [column]
-    if isinstance(X, pd.DataFrame):
-        places = [name for name in names if name in X.columns]
-        if len(places) == len(names):
-            return X.drop(columns=names), X[names] if many else X[column]
-        if not all(isinstance(name, (int, np.integer)) for name in names):
-            missing = [name for name in names if name not in X.columns]
-            raise InvalidInputError(
-                f"`sensitive_column` must be among the columns {list(X.columns)}, got {missing}."
-            )
-    width = X.shape[1] if getattr(X, "ndim", 1) == 2 else np.asarray(X).shape[-1]
-    if not all(isinstance(n, (int, np.integer)) and -width <= n < width for n in names):
+def refuse_no_labels(y: Any) -> None:
+    """``fit`` needs labels."""
+    if y is None:
         raise InvalidInputError(
-            f"`sensitive_column` must be a column index below {width}, got {column!r}."
+            "`y` must be given: fit requires y to be passed, but the target y is None."
         )
-    if isinstance(X, pd.DataFrame):
-        chosen = X.iloc[:, names] if many else X.iloc[:, column]
-        return X.drop(columns=X.columns[names]), chosen
-    array = X if hasattr(X, "shape") else np.asarray(X)
-    keep = np.delete(np.arange(width), names)
-    return array[:, keep], array[:, names] if many else array[:, column]
 
 
-def encode_rows(
-    sensitive: Any, n_rows: int, known: tuple[Hashable, ...] | None
-) -> tuple[Codes, tuple[Hashable, ...]]:
-    """Codes and names of calibration rows; where training fixed the groups, they must be those."""
-    if sensitive is None:
-        return np.zeros(n_rows, np.intp), ("all",)
-    if known is not None:
-        codes, names = match_groups(sensitive, known, "sensitive_features"), known
-    else:
-        codes, names = encode_groups(sensitive, "sensitive_features")
-    check_same_length(range(n_rows), codes, ("X", "sensitive_features"))
-    return codes, names
+def as_labels(y: Any, *, warn: bool = False) -> NDArray[Any]:
+    """Labels as one array; pandas' nullable whole numbers and booleans keep their kind."""
+    kind = getattr(getattr(y, "dtype", None), "kind", None)
+    if kind in ("i", "u", "b") and hasattr(y, "to_numpy") and not y.isna().any():
+        y = y.to_numpy(dtype=np.bool_ if kind == "b" else np.int64)
+    return np.asarray(column_or_1d(y, warn=warn))
 
 
-def _warn_if_biased(frontier: Frontier) -> None:
-    """Calibrated scores are most accurate at threshold 0; say so if these clearly are not."""
-    accuracy = frontier.accuracy
-    if accuracy is None or len(frontier) == 1:
-        return
-    best = int(np.argmax(accuracy))
-    first, last = (frontier.states.read(np.array([s]))[1] for s in (0, best))
-    flipped = np.abs(last - first).sum()
-    gained = (accuracy[best] - accuracy[0]) * frontier.rows.sum()
-    if flipped and gained > NOTICEABLE * np.sqrt(flipped):
-        warn(
-            f"accuracy on the calibration rows rises from {accuracy[0]:.4f} to "
-            f"{accuracy[best]:.4f} while the gap is being closed: the scores look biased within "
-            "groups; recalibrate='group' repairs that",
-            BiasedScoresWarning,
-        )
+def _warn_if_biased(
+    logits: NDArray[Any], codes: Codes, positive: NDArray[np.bool_], names: tuple[Hashable, ...]
+) -> None:
+    """The path takes scores for log-odds: say so if a group's plainly are not, on the average."""
+    for a, name in enumerate(names):
+        p, share = expit(logits[codes == a].astype(np.float64)), positive[codes == a].mean()
+        off = float(p.mean() - share)
+        error = np.sqrt(max(float((p * (1.0 - p)).sum()), 1.0)) / len(p)
+        if abs(off) > max(MATERIAL, NOTICEABLE * error):
+            warn(
+                f"the scores of group {name!r} are biased: their mean probability is "
+                f"{p.mean():.3f}, the share of positive labels {share:.3f}. That costs accuracy "
+                "(not the tolerance); recalibrate='group' repairs it",
+                BiasedScoresWarning,
+            )
+            return

@@ -15,8 +15,9 @@ from fairdial._validation import check_count
 from fairdial.criteria import Criterion
 from fairdial.criteria import criterion as find_criterion
 from fairdial.errors import InvalidInputError
-from fairdial.methods.base import DialClassifier, FitRows, Rows, take_rows
+from fairdial.methods.base import DialClassifier, refuse_no_labels
 from fairdial.methods.network import Network, fit_scorer, torch_module
+from fairdial.methods.rows import FitRows, Rows, take_rows
 from fairdial.scorers import AveragedScorer, SklearnScorer, find_method
 
 
@@ -31,7 +32,7 @@ class FairBayes(DialClassifier):
     ----------
     estimator : classifier, pipeline, Network or None
         Gives scores by ``predict_proba``, ``decision_function`` or ``predict``. None is
-        ``Network()``: one neural network for each group, as GFB has it, trained plainly.
+        ``Network()``: the neural network of GFB, trained plainly.
     criterion : str or Criterion
         "demographic_parity", "equal_opportunity" or "predictive_equality".
     tolerance : float
@@ -135,6 +136,7 @@ class FairBayes(DialClassifier):
             X, sensitive = self._take_groups(X, sensitive_features)
             self._use_fitted()
             X = self._check_features(X, reset=True)
+            refuse_no_labels(y)
             return self._calibrate(X, self._labels(y), sensitive, "declared")
         rows = self._rows_to_fit(X, y, sensitive_features)
         self.trained_groups_ = rows.names if self.per_group else None

@@ -21,7 +21,7 @@ COLLAPSED = 0.5  # of the unconstrained gap after the warm start
 class GFB(DialClassifier):
     """A network whose representation is learned for the dial.
 
-    Trunk g and head z of each group are trained as a bilevel problem (eq:bilevel_optim): the head
+    Trunk g and head z are trained as a bilevel problem (eq:bilevel_optim): the head
     minimises the prediction loss; the trunk, anticipating the head, also draws logits towards the
     fairest threshold, so that accuracy comes back quickly when the tolerance is relaxed. The
     three directions of MA-SOBA come from one forward and one backward. Two groups.

@@ -11,14 +11,15 @@ from sklearn.utils import check_random_state
 from fairdial._validation import check_choice, check_count, check_fraction
 from fairdial.criteria import criterion as find_criterion
 from fairdial.errors import InvalidInputError, MissingExtraError
-from fairdial.methods.base import DialClassifier, FitRows, hold_out
+from fairdial.methods.base import DialClassifier
+from fairdial.methods.rows import FitRows, hold_out
 
 if TYPE_CHECKING:
     from types import ModuleType
 
 
 class Network(BaseEstimator):  # type: ignore[misc]
-    """Settings of a network: one net for each group, in an ensemble of members.
+    """Settings of a network: trunk and head, in an ensemble of members.
 
     Parameters
     ----------
@@ -29,8 +30,9 @@ class Network(BaseEstimator):  # type: ignore[misc]
     trunk : torch Module or callable, optional
         A module of your own instead of the layers: rows to features. A module is copied for every
         net, with its weights; a callable is called for each.
-    shared : bool
-        One trunk and head for all groups, which see the group as an input.
+    shared : bool, optional
+        Whether one trunk and head serve all groups and see the group as an input; else each group
+        has its own, as in the paper. By default shared, but separate for a ``trunk`` of your own.
     norm, bare : bool
         Layer normalisation after hidden layers; no activation after the trunk's last layer.
     dropout : float
@@ -80,7 +82,7 @@ class Network(BaseEstimator):  # type: ignore[misc]
         hidden: tuple[int, ...] = (64, 32),
         head: int = 32,
         trunk: Any = None,
-        shared: bool = False,
+        shared: bool | None = None,
         norm: bool = False,
         bare: bool = False,
         dropout: float = 0.0,
@@ -125,6 +127,11 @@ class Network(BaseEstimator):  # type: ignore[misc]
         self.callbacks = callbacks
         self.checkpoint = checkpoint
 
+    @property
+    def is_shared(self) -> bool:
+        """Whether one trunk and head serve all groups."""
+        return self.trunk is None if self.shared is None else bool(self.shared)
+
     def check(self) -> None:
         """Raise where a setting is not what it must be."""
         for name, least in (("members", 1), ("batch_size", 1), ("epochs", 1), ("head", 0)):
@@ -152,7 +159,7 @@ class Network(BaseEstimator):  # type: ignore[misc]
                     f"`{name}` must be {'positive' if positive else 'at least 0'}"
                     f"{' and below 1' if top == 1.0 else ''}, got {value!r}."
                 )
-        if self.shared and self.trunk is not None:
+        if self.is_shared and self.trunk is not None:
             raise InvalidInputError("`shared` must be False with a `trunk` of your own, got True.")
 
 

@@ -14,6 +14,7 @@ from fairdial.methods.network import Network
 
 EVERYWHERE: dict[str, Any] = {
     "members": 1,
+    "shared": False,  # one network for each group
     "average": None,
     "epochs": 100,
     "patience": 10,

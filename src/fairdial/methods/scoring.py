@@ -11,7 +11,7 @@ from sklearn.base import BaseEstimator
 from sklearn.metrics import accuracy_score
 
 from fairdial.errors import InvalidInputError
-from fairdial.methods.base import split_column
+from fairdial.methods.rows import split_column
 
 
 class GroupScorer(BaseEstimator):  # type: ignore[misc]

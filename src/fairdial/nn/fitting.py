@@ -100,13 +100,13 @@ def build(network: Any, sample: Tensor, n_groups: int, seed: int) -> DialNet:
     """A net with fresh weights; the same for the same settings and seed, whatever the method."""
     generator = torch.Generator().manual_seed(seed)
     members = network.members
-    nets = members * (1 if network.shared else n_groups)
+    nets = members * (1 if network.is_shared else n_groups)
     trunk: nn.Module
     if network.trunk is not None:
         trunk = ModuleStack.of(network.trunk, nets)
         width = _width(trunk.nets[0], sample)
     else:
-        n_in = sample.shape[-1] + (n_groups if network.shared else 0)
+        n_in = sample.shape[-1] + (n_groups if network.is_shared else 0)
         trunk = MLPTrunk(
             nets,
             (n_in, *network.hidden),
@@ -117,7 +117,7 @@ def build(network: Any, sample: Tensor, n_groups: int, seed: int) -> DialNet:
         )
         width = network.hidden[-1]
     head = Head(nets, width, network.head, generator)
-    return DialNet(trunk, head, members=members, groups=n_groups, shared=network.shared)
+    return DialNet(trunk, head, members=members, groups=n_groups, shared=network.is_shared)
 
 
 @torch.no_grad()

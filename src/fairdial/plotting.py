@@ -1,4 +1,4 @@
-"""Pictures of scores; matplotlib is imported when one is drawn."""
+"""Pictures from numbers; matplotlib is imported when one is drawn."""
 
 from __future__ import annotations
 
@@ -11,9 +11,40 @@ from numpy.typing import NDArray
 from fairdial.errors import MissingExtraError
 
 if TYPE_CHECKING:
+    import pandas as pd
     from matplotlib.axes import Axes
 
 BINS = 80
+
+
+def _axes(ax: Axes | None, size: tuple[float, float]) -> Axes:
+    try:
+        import matplotlib.pyplot as plt
+    except ImportError:
+        raise MissingExtraError("plots need matplotlib: pip install 'fairdial[plot]'.") from None
+    return plt.subplots(figsize=size, layout="constrained")[1] if ax is None else ax
+
+
+def draw_frontier(
+    gaps: NDArray[Any],
+    accuracy: NDArray[Any],
+    title: str,
+    *,
+    ax: Axes | None = None,
+    label: str | None = None,
+    band: pd.DataFrame | None = None,
+) -> Axes:
+    """Accuracy against gap, and a band by tolerance."""
+    ax = _axes(ax, (6, 4))
+    (line,) = ax.plot(gaps, accuracy, label=label, drawstyle="steps-post")
+    if band is not None:
+        area = ax.fill_between(band["tolerance"], band["lower"], band["upper"], alpha=0.2)
+        area.set(facecolor=line.get_color(), linewidth=0)
+    ax.set_xlabel(title)
+    ax.set_ylabel("accuracy")
+    if label is not None:
+        ax.legend()
+    return ax
 
 
 def draw_logits(
@@ -26,12 +57,7 @@ def draw_logits(
     label: str = "",
 ) -> Axes:
     """Histograms of the groups' logits; the band between 0 and each fairest threshold is shaded."""
-    try:
-        import matplotlib.pyplot as plt
-    except ImportError:
-        raise MissingExtraError("plots need matplotlib: pip install 'fairdial[plot]'.") from None
-    if ax is None:
-        ax = plt.subplots(figsize=(6, 3.5), layout="constrained")[1]
+    ax = _axes(ax, (6, 3.5))
     finite = logits[np.isfinite(logits)]
     low, high = np.quantile(finite, [0.002, 0.998]).tolist()
     edges = np.linspace(low, high, BINS).tolist()
