@@ -251,11 +251,14 @@ class Frontier:
             smallest = statements.smallest_tolerance((counts[0], counts[1]), alpha, least)
             margin = smallest - least
         least = float(self.gap.min())
-        needed = statements.rows_needed(rows, margin, wish - least)
+        tied = least > 2.0 / float(self.counted.min())  # steps that more rows don't make finer
+        needed = statements.rows_needed(rows, margin, wish - least if tied else wish)
         can = f"tolerances down to {smallest:.4f}" if smallest <= 1 else "no tolerance"
-        more = f"about {needed:,} rows like these would do for {wish:g}"
         if needed is None:
-            more = f"no number of rows would do for {wish:g} with steps as coarse as these scores'"
+            more = f"no number of rows would do for {wish:g}"
+            more += " with scores as tied as these" if tied else ""
+        else:
+            more = f"about {needed:,} rows like these would do for {wish:g}"
         return CannotCertifyError(
             f"`tolerance`={wish:g} can't be certified with confidence {confidence:g}: {rows:,} "
             f"calibration rows (smallest gap {least:.4g}) can certify {can}; {more}.",

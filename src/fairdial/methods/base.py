@@ -8,7 +8,8 @@ trained; everything else is here.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -53,6 +54,13 @@ NOTICEABLE = 5.0  # standard errors, and
 MATERIAL = 0.03  # of probability, before biased scores are reported
 
 
+def _ndim(X: Any) -> int:
+    """Dimensions of rows; a torch Dataset is not looked into."""
+    if hasattr(X, "ndim"):
+        return int(X.ndim)
+    return np.ndim(X) if isinstance(X, (list, tuple)) else 2
+
+
 class DialClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
     """A classifier whose decisions can be moved to any tolerance after training."""
 
@@ -79,6 +87,17 @@ class DialClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
         tags = super().__sklearn_tags__()
         tags.classifier_tags.multi_class = False
         return tags
+
+    @contextmanager
+    def _all_or_nothing(self) -> Iterator[None]:
+        """A fit that fails leaves the estimator as it was."""
+        before = dict(vars(self))
+        try:
+            yield
+        except BaseException:
+            self.__dict__.clear()
+            self.__dict__.update(before)
+            raise
 
     # ---- rows ----------------------------------------------------------------------------------
 
@@ -130,7 +149,7 @@ class DialClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
             X = np.asarray(X)
         if _num_samples(X) == 0:
             raise InvalidInputError("`X` must hold at least one row, got 0 sample(s).")
-        if not reset and hasattr(self, "n_features_in_") and np.ndim(X) == 1:
+        if not reset and hasattr(self, "n_features_in_") and _ndim(X) == 1:
             raise InvalidInputError(
                 f"`X` must have two dimensions, got shape {np.shape(X)}. Reshape your data with "
                 "array.reshape(1, -1) if it is a single row."

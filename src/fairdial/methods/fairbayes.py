@@ -115,6 +115,9 @@ class FairBayes(DialClassifier):
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
+        if self.estimator is None or isinstance(self.estimator, Network):
+            encodes = (self.estimator or Network()).encoder is not None
+            tags.input_tags.allow_nan = tags.input_tags.string = encodes
         if hasattr(self.estimator, "__sklearn_tags__") and not isinstance(self.estimator, Network):
             tags.input_tags = get_tags(self.estimator).input_tags
         return tags
@@ -132,6 +135,11 @@ class FairBayes(DialClassifier):
             Group of each row, any names; several columns stand for their intersections. Without,
             all rows are one group: a plain classifier.
         """
+        with self._all_or_nothing():
+            return self._fit(X, y, sensitive_features)
+
+    def _fit(self, X: Any, y: Any, sensitive_features: Any) -> Self:
+        """As :meth:`fit`; what it sets is taken back if it fails."""
         if self.prefit:
             X, sensitive = self._take_groups(X, sensitive_features)
             self._use_fitted()

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from numbers import Real
 from typing import Any, Self
 
 import numpy as np
 
-from fairdial._validation import check_choice
+from fairdial._validation import check_choice, check_count
 from fairdial.criteria import Criterion
 from fairdial.criteria import criterion as find_criterion
 from fairdial.errors import InvalidInputError, TrainingWarning, warn
 from fairdial.methods.base import DialClassifier
 from fairdial.methods.network import Network, fit_scorer, torch_module
 
+WILD = 1.5  # a residual above this: w is running away, not inert
 INERT = 0.95  # a residual above this: the auxiliary system isn't being solved
 WARM_STEPS = 100  # at least, where there is a warm start at all
 COLLAPSED = 0.5  # of the unconstrained gap after the warm start
@@ -76,9 +78,9 @@ class GFB(DialClassifier):
     frontier_ : Frontier
         Every position of the dial.
     history_ : DataFrame
-        Epoch by epoch: losses, validation hypervolume (``score``), the residual of the auxiliary
-        system, the share of rows between 0 and the fairest thresholds, those thresholds, Acc_dep of
-        theorem 1, the unconstrained gap.
+        Epoch by epoch: losses, ``score`` and hypervolume on validation rows, the residual of the
+        auxiliary system, the share of rows between 0 and the fairest thresholds, those thresholds,
+        Acc_dep of theorem 1, the unconstrained gap.
     net_ : torch Module
         The trained network.
     encoder_ : Encoder or None
@@ -88,8 +90,8 @@ class GFB(DialClassifier):
     --------
     >>> from fairdial import GFB, Network
     >>> from fairdial.datasets import make_gaussian
-    >>> train, test = make_gaussian(4000, random_state=0).split(random_state=0)
-    >>> model = GFB(network=Network(members=1, learning_rate=0.01), random_state=0)
+    >>> train, test = make_gaussian(10_000, random_state=0).split(random_state=0)
+    >>> model = GFB(network=Network(members=1), random_state=0)
     >>> model = model.fit(train.X, train.y, sensitive_features=train.groups)
     >>> decisions = model.predict(test.X, sensitive_features=test.groups, tolerance=0.1)
     >>> model.frontier_.at(0.1).gap <= 0.1
@@ -147,6 +149,11 @@ class GFB(DialClassifier):
         sensitive_features : array-like, Series or DataFrame
             Group of each row: two groups.
         """
+        with self._all_or_nothing():
+            return self._fit(X, y, sensitive_features)
+
+    def _fit(self, X: Any, y: Any, sensitive_features: Any) -> Self:
+        """As :meth:`fit`; what it sets is taken back if it fails."""
         self._check_settings()
         rows = self._rows_to_fit(X, y, sensitive_features)
         if len(rows.names) > 2:
@@ -166,7 +173,9 @@ class GFB(DialClassifier):
 
         def make_step(net: Any, objective: Any, steps_per_epoch: int) -> Any:
             if len(rows.names) == 1:
-                return steps.PlainStep(net, objective, rate=network.learning_rate)
+                return steps.PlainStep(
+                    net, objective, rate=network.learning_rate, weight_decay=network.weight_decay
+                )
             return steps.BilevelStep(
                 net,
                 objective,
@@ -186,13 +195,26 @@ class GFB(DialClassifier):
         self._warn_of_its_workings()
         return self._calibrate_held_out(rows)
 
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        encodes = (self.network or Network()).encoder is not None
+        tags.input_tags.allow_nan = tags.input_tags.string = encodes
+        return tags
+
     def _check_settings(self) -> None:
         check_choice(self.aux, "aux", ("scaled", "step", "solve"))
         check_choice(self.root, "root", ("smooth", "hard"))
         for name, top in (("weight", 1.0), ("moving_average", 1.0), ("aux_rate", np.inf)):
             value = getattr(self, name)
-            if not isinstance(value, (int, float)) or not 0 < value <= top:
+            if not isinstance(value, Real) or not 0 < float(value) <= top:
                 raise InvalidInputError(f"`{name}` must lie in (0, {top:g}], got {value!r}.")
+        if self.head_rate is not None and not (
+            isinstance(self.head_rate, Real) and 0 < self.head_rate < np.inf
+        ):
+            raise InvalidInputError(
+                f"`head_rate` must be positive or None, got {self.head_rate!r}."
+            )
+        check_count(self.warm_epochs, "warm_epochs", least=0)
         if self.network is not None and not isinstance(self.network, Network):
             raise InvalidInputError(
                 f"`network` must be a Network or None, got {type(self.network).__name__}."
@@ -201,11 +223,26 @@ class GFB(DialClassifier):
     def _warn_of_its_workings(self) -> None:
         """Say when the method isn't doing what it is meant to do."""
         history = self.history_
+        if "warm" not in history or self.weight == 1:  # one group, or plain training
+            return
         best = history.loc[self.best_epoch_]
-        solved = best["warm"] == 1 or best.get("aux_residual", 0.0) <= INERT
-        if not solved and self.weight < 1:
+        if best["warm"] == 1:
             warn(
-                f"the auxiliary system is inert (residual {best['aux_residual']:.2f} of its right-"
+                f"training ended within the warm start ({len(history)} epochs): this is plain "
+                "training; raise `epochs` or lower `warm_epochs`",
+                TrainingWarning,
+            )
+            return
+        off = best.get("aux_residual", 0.0)
+        if off > WILD:
+            warn(
+                f"the auxiliary variable is far from solving its system (residual {off:.2f}): "
+                "lower `aux_rate`, or take aux='solve'",
+                TrainingWarning,
+            )
+        elif off > INERT and self.aux != "solve":
+            warn(
+                f"the auxiliary system is inert (residual {off:.2f} of its right-"
                 "hand side): the trunk follows the direct gradient alone; aux='solve' solves it",
                 TrainingWarning,
             )

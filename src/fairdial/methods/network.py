@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import importlib
+from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from scipy.sparse import issparse
 from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 
@@ -141,7 +144,7 @@ class Network(BaseEstimator):  # type: ignore[misc]
         if self.trunk is None and (
             not isinstance(self.hidden, (tuple, list))
             or not self.hidden
-            or not all(isinstance(w, int) and w > 0 for w in self.hidden)
+            or not all(isinstance(w, Integral) and w > 0 for w in self.hidden)
         ):
             raise InvalidInputError(
                 f"`hidden` must be a tuple of positive widths, got {self.hidden!r}."
@@ -153,12 +156,22 @@ class Network(BaseEstimator):  # type: ignore[misc]
             value = getattr(self, name)
             positive = name == "learning_rate"
             top = 1.0 if name == "dropout" else float("inf")
-            good = isinstance(value, (int, float)) and 0 <= value < top
+            good = isinstance(value, Real) and 0 <= float(value) < top
             if not good or (positive and value == 0):
                 raise InvalidInputError(
                     f"`{name}` must be {'positive' if positive else 'at least 0'}"
                     f"{' and below 1' if top == 1.0 else ''}, got {value!r}."
                 )
+        if self.average is not None and not (
+            isinstance(self.average, Real) and 0 < float(self.average) < float("inf")
+        ):
+            raise InvalidInputError(f"`average` must be positive or None, got {self.average!r}.")
+        if self.trunk is not None and not callable(self.trunk):
+            raise InvalidInputError(
+                f"`trunk` must be a torch Module or make one, got {self.trunk!r}."
+            )
+        if self.callbacks is not None and not isinstance(self.callbacks, (list, tuple)):
+            raise InvalidInputError(f"`callbacks` must be a list, got {self.callbacks!r}.")
         if self.is_shared and self.trunk is not None:
             raise InvalidInputError("`shared` must be False with a `trunk` of your own, got True.")
 
@@ -167,6 +180,10 @@ def fit_scorer(
     model: DialClassifier, network: Network, rows: FitRows, make_step: Any, objective: Any
 ) -> None:
     """Train a network on the training rows of a fit; sets what the estimator has learned."""
+    if issparse(rows.X):
+        raise InvalidInputError("`X` must be dense: sparse input is not supported by networks.")
+    if network.checkpoint is not None:
+        need("safetensors")
     fitting, scoring = torch_module("fitting"), torch_module("scorer")
     rng = check_random_state(model.random_state)
     seed = int(rng.randint(2**31 - 1))
@@ -181,6 +198,11 @@ def fit_scorer(
         n_groups=len(rows.names),
     )
     again = getattr(model, "warm_start", False) and hasattr(model, "fitted_")
+    if again and model.trained_groups_ != rows.names:
+        raise InvalidInputError(
+            f"`sensitive_features` must hold the groups of the last fit where warm_start is set, "
+            f"{model.trained_groups_}, got {rows.names}."
+        )
     fitted = fitting.fit_network(
         network,
         data,
@@ -189,7 +211,7 @@ def fit_scorer(
         objective,
         seed=seed,
         start=model.fitted_ if again else None,
-        settings=type(model).__name__ + repr(model),
+        settings=type(model).__name__ + _settings(model),
     )
     model.fitted_ = fitted
     model.net_, model.encoder_, model.history_ = fitted.net, fitted.encoder, fitted.history
@@ -198,12 +220,22 @@ def fit_scorer(
     model.scorer_ = scoring.NetScorer(fitted.net, fitted.rows)
 
 
+def _settings(model: DialClassifier) -> str:
+    """The method's own settings, without what others tell: network, seed, where the dial rests."""
+    others = ("network", "estimator", "random_state", "tolerance", "recalibrate", "min_count")
+    params = model.get_params(deep=False)
+    return repr(sorted((k, str(v)) for k, v in params.items() if k not in others))
+
+
 def torch_module(name: str) -> ModuleType:
     """A module of ``fairdial.nn``, or an error that says what to install."""
-    import importlib
+    return need(f"fairdial.nn.{name}")
 
+
+def need(name: str) -> ModuleType:
+    """A module, or an error that says what to install."""
     try:
-        return importlib.import_module(f"fairdial.nn.{name}")
+        return importlib.import_module(name)
     except ModuleNotFoundError as error:
         if error.name and error.name.split(".")[0] in ("torch", "safetensors"):
             raise MissingExtraError(

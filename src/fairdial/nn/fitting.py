@@ -83,6 +83,13 @@ def as_rows(X: Any, encoder: Any, device: torch.device) -> Rows:
         features = X.detach().float()
     else:
         features = torch.from_numpy(np.ascontiguousarray(X, np.float32))
+    if features.ndim < 2 or 0 in features.shape[1:]:
+        raise InvalidInputError(
+            f"`X` must have rows and features, got shape {tuple(features.shape)}: 0 feature(s) "
+            f"(shape={tuple(features.shape)}) while a minimum of 1 is required. Reshape your data."
+        )
+    if not bool(torch.isfinite(features).all()):
+        raise InvalidInputError("`X` must hold finite numbers, got NaN or infinity (inf).")
     return TensorRows(features.to(device))
 
 
@@ -232,7 +239,13 @@ def fit_network(
         sample = rows.take(torch.as_tensor(data.train[:2]))
         net = build(network, sample, data.n_groups, seed).to(device)
         if start is not None:
-            net.load_state_dict(start.net.state_dict())
+            try:
+                net.load_state_dict(start.net.state_dict())
+            except RuntimeError as error:
+                raise InvalidInputError(
+                    "`warm_start` must be False where the network or the features are not those "
+                    "of the last fit."
+                ) from error
         batches = PairedBatches(
             rows, y, parts, size=network.batch_size, seed=seed + 1, epoch=network.epoch
         )
@@ -254,7 +267,7 @@ def fit_network(
             average=network.average,
             callbacks=network.callbacks or (),
             checkpoint=network.checkpoint,
-            key=_key(network, data, criterion, seed, settings),
+            key=_key(network, data, criterion, seed, settings, rows, net),
             reporter=Bar("training", network.epochs, SHOWN) if network.verbose else None,
         )
     history = pd.DataFrame(state.history).set_index("epoch")
@@ -287,12 +300,24 @@ class _Part:
         return self._rows.take(self._places[index])
 
 
-def _key(network: Any, data: TrainingRows, criterion: Criterion, seed: int, settings: str) -> str:
+def _key(
+    network: Any,
+    data: TrainingRows,
+    criterion: Criterion,
+    seed: int,
+    settings: str,
+    rows: Rows,
+    net: DialNet,
+) -> str:
     """What makes a run different from others."""
     quiet = ("verbose", "callbacks", "checkpoint", "trunk", "encoder", "device")
     params = {k: v for k, v in network.get_params(deep=False).items() if k not in quiet}
     digest = hashlib.sha256()
     for part in (data.positive, data.codes, data.train, data.validation):
         digest.update(np.ascontiguousarray(part).tobytes())
+    if isinstance(rows, TensorRows):
+        digest.update(rows.features.cpu().numpy().tobytes())
+    for weights in net.state_dict().values():  # where it starts: trunk, seed, warm start
+        digest.update(weights.cpu().numpy().tobytes())
     told = [__version__, params, criterion.name, seed, settings]
     return digest.hexdigest()[:16] + json.dumps(told, default=str)

@@ -156,6 +156,7 @@ def find_fairest(
         rows = np.asarray(counted, np.float64)
         counts = rows / rows.sum(axis=-1, keepdims=True)
     low, high = setting_domain(rate, shares)
+    clamp = min(clamp, (high - low) / 10.0)  # a rare group's domain is narrow
     low, high = low + clamp, high - clamp
     phi = _Phi(logits, rate, shares, counts, sharpness)
     if hard:
@@ -163,6 +164,8 @@ def find_fairest(
         by_t = phi.at(t)[1]
     else:
         t, by_t = _solve(phi, low, high, start, accuracy)
+        if start is not None and by_t.max() > STEEPEST:  # flat: t must not be the last batch's
+            t, by_t = _solve(phi, low, high, None, accuracy)
     gradient = phi.gradient(by_t)
     if not (t.min() - low > HELD and high - t.max() > HELD):  # the clamp holds some t
         gradient[(t - low < HELD) | (high - t < HELD)] = 0.0

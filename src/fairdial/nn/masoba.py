@@ -179,14 +179,15 @@ def _by_double_backward(
     logits = net.head(source)
     fixed = net.pairs(logits.detach())
     cot = objective(fixed, y)
-    loss = focal(net.pairs(logits), y, objective.gamma).value.sum() / y.numel()
-    inner = torch.autograd.grad(loss, params, create_graph=True)
-    along = torch.stack([(g * d).sum() for g, d in zip(inner, w, strict=True)]).sum()
-    sources = [*params, source]
-    curved = torch.autograd.grad(along, sources, retain_graph=True, materialize_grads=True)
-    right = torch.autograd.grad(logits, sources, net.flat(cot.v), materialize_grads=True)
-    both = [c - r for c, r in zip(curved, right, strict=True)]
-    return [g.detach() for g in inner], both[:-1], -both[-1], cot, fixed, None
+    any_one = torch.zeros_like(logits, requires_grad=True)  # J' is linear: <J' a, w> = <a, J w>
+    pulled = torch.autograd.grad(logits, params, any_one, create_graph=True)
+    product = torch.stack([(g * d).sum() for g, d in zip(pulled, w, strict=True)]).sum()
+    (along,) = torch.autograd.grad(product, any_one, create_graph=True)  # zd
+    u, c, v = (net.flat(part) for part in (cot.u, cot.c, cot.v))
+    inner = torch.autograd.grad(logits, params, u, retain_graph=True)
+    s = ((v - c * along.detach()) * logits).sum() - (u * along).sum()
+    *minus_auxiliary, df = torch.autograd.grad(s, [*params, source], materialize_grads=True)
+    return list(inner), [-g for g in minus_auxiliary], df, cot, fixed, None
 
 
 # ---- the auxiliary system H w = grad_h L_gen ---------------------------------------------------
@@ -293,4 +294,4 @@ def residual(
     assert t is not None
     whole = head.transpose(features, t, right)
     size = _dot(whole, whole).sqrt().clamp_min(1e-30)
-    return float((_dot(off, off).sqrt() / size).mean())
+    return float(torch.where(size > 1e-30, _dot(off, off).sqrt() / size, torch.nan).nanmean())

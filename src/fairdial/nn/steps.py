@@ -14,6 +14,7 @@ from fairdial.errors import DivergedError
 from fairdial.nn.masoba import Directions, GaussNewton, Objective, directions, residual
 from fairdial.nn.nets import DialNet, Head
 
+FIRST_ROUNDS = 10  # power iterations before the first scaled step
 CURVATURE_EVERY = 10  # steps between power iterations of aux="scaled"
 ROUNDS = 12  # conjugate-gradient rounds of aux="solve"
 DAMPING = 1e-4  # of the positive semi-definite system
@@ -89,8 +90,9 @@ class PlainStep(Step):
     ) -> None:
         self.net, self.objective = net, objective
         self._params = list(net.parameters())
-        part = {"params": self._params, "lr": rate, "weight_decay": weight_decay}
-        self._optimizer = make_optimizer([part], "adam")
+        trunk = {"params": list(net.trunk.parameters()), "lr": rate}
+        head = {"params": list(net.head.parameters()), "lr": rate, "weight_decay": weight_decay}
+        self._optimizer = make_optimizer([trunk, head], "adam")
 
     def __call__(self, x: Tensor, y: Tensor) -> Tensor:
         """One gradient step."""
@@ -177,7 +179,7 @@ class BilevelStep(Step):
 
     @property
     def _raw(self) -> bool:
-        return self.theta == 1.0 and self.average_first
+        return not self.trunk or (self.theta == 1.0 and self.average_first)
 
     def __call__(self, x: Tensor, y: Tensor) -> Tensor:
         """All directions at one iterate, then the updates (lines 7 to 10)."""
@@ -193,7 +195,7 @@ class BilevelStep(Step):
                 self._auxiliary_step(d)
         for optimizer in self._optimizers.values():
             optimizer.step()
-        if fresh is not None:
+        if fresh:
             torch._foreach_lerp_(self.h, fresh, self.theta)
         self._count += 1
         return d.logits
@@ -225,8 +227,10 @@ class BilevelStep(Step):
         if self.aux == "solve":
             found = system.solve(right, self.w, ROUNDS, d.tangent)
         else:
-            if self._count % CURVATURE_EVERY == 0:
-                self._largest, self._power = system.largest(self._power)
+            first = self._count == self._warm_steps
+            if first or self._count % CURVATURE_EVERY == 0:
+                rounds = FIRST_ROUNDS if first else 1
+                self._largest, self._power = system.largest(self._power, rounds)
             rate = (self.aux_rate / self._largest).view(-1, 1, 1)
             off = system.off(self.w, right, d.tangent)
             found = [w - rate * o for w, o in zip(self.w, off, strict=True)]
@@ -259,6 +263,7 @@ class BilevelStep(Step):
         """How well the auxiliary system is solved on this batch."""
         figures = {"warm": float(self._count <= self._warm_steps)}
         if isinstance(self.net.head, Head):
+            self.net.eval()  # batch normalisation has seen this batch; no dropout in a figure
             figures["aux_residual"] = residual(
                 self.net,
                 x,
@@ -268,10 +273,14 @@ class BilevelStep(Step):
                 damping=self._damping,
                 exact=self.aux == "step",
             )
+            self.net.train()
         return figures
 
     def check(self) -> None:
         """Raise where the state has stopped being finite, naming the rate to lower."""
-        _refuse_nonfinite(self.w, "the auxiliary variable", "aux_rate")
-        _refuse_nonfinite(self.head, "the head", "inner_rate")
+        rates = "aux_rate` or `learning_rate` (or `head_rate"
+        if all(float(p.detach().abs().max()) < LARGEST for p in self.trunk + self.head):
+            rates = "aux_rate"
+        _refuse_nonfinite(self.w, "the auxiliary variable", rates)
+        _refuse_nonfinite(self.head, "the head", "head_rate` or `learning_rate")
         _refuse_nonfinite(self.trunk, "the trunk", "learning_rate")

@@ -141,13 +141,17 @@ def train(
                 record |= {"epoch": state.epoch, "seconds": time.perf_counter() - start}
                 record.setdefault("score", float(state.epoch))
                 state.history.append(record)
-                if record["score"] > state.best_score or not state.best:
+                warm = (
+                    record.get("warm", 0.0) == 1.0
+                )  # not yet the method: kept only for want of better
+                first = not warm and (state.best_epoch < 0 or was_warm(state))
+                if record["score"] > state.best_score or not state.best or first:
                     state.best_score, state.best_epoch = record["score"], state.epoch
                     state.best = {k: v.detach().clone() for k, v in net.state_dict().items()}
                 if averager is not None and kept is not None:
                     averager.restore(kept)
                 stop = [call.on_epoch_end(state.epoch, dict(record), net) for call in callbacks]
-                waited = state.epoch - state.best_epoch
+                waited = 0 if warm else state.epoch - state.best_epoch
                 state.finished = any(stop) or (patience is not None and waited >= patience)
                 if file is not None:
                     _save(file, key, state, step, batches, averager)
@@ -157,6 +161,11 @@ def train(
             raise
     net.load_state_dict(state.best)
     return state
+
+
+def was_warm(state: Progress) -> bool:
+    """Whether the best epoch so far belongs to the warm start."""
+    return bool(state.history[state.best_epoch - 1].get("warm", 0.0) == 1.0)
 
 
 def _epoch(step: Step, batches: PairedBatches, averager: Averager | None) -> dict[str, Any]:
