@@ -16,6 +16,7 @@ from matplotlib.axes import Axes
 
 from fairdial import Frontier, Point, Points, sweep, sweeping
 from fairdial.errors import (
+    FairdialWarning,
     InfeasibleToleranceWarning,
     InvalidInputError,
     SmallGroupError,
@@ -298,7 +299,7 @@ def test_points_and_frontiers_say_what_they_are():
     assert three.disparity is None
     assert "the more groups" in str(three)
     assert "certified_gap" in sweep(*sample(20_000)).at([0.1, 0.2], confidence=0.9).to_frame()
-    assert "Points(" in repr(frontier.at([0.1, 0.2]))
+    assert "threshold[0]" in repr(frontier.at([0.1, 0.2]))
 
 
 def test_the_worst_pair_is_the_lowest_and_the_highest_rate():
@@ -808,7 +809,10 @@ def test_a_plot_draws_the_frontier_on_the_axes_given():
     assert len(axes.collections) == 1
     assert axes.get_xlabel() == "demographic parity gap"
     assert axes.get_ylabel() == "accuracy"
-    assert [text.get_text() for text in axes.get_legend().get_texts()] == ["plain"]
+    assert [text.get_text() for text in axes.get_legend().get_texts()] == [
+        "plain",
+        "plain: 95% bootstrap band",
+    ]
     own = frontier.thin(10).plot()
     assert isinstance(own, Axes)
     assert own is not given_axes
@@ -863,3 +867,23 @@ def test_the_band_is_as_wide_as_the_rows_are_few():
     width = 2 * 1.96 * np.sqrt(share * (1 - share) / 4000)
     assert band["upper"] - band["lower"] == pytest.approx(width, rel=0.15)
     assert (band["upper"] + band["lower"]) / 2 == pytest.approx(share, abs=width / 10)
+
+
+def test_probabilities_are_not_silently_taken_for_logits():
+    logits, codes, y = sample()
+    with pytest.warns(FairdialWarning, match="proba_to_logits"):
+        sweep(1 / (1 + np.exp(-logits)), codes, y)
+
+
+def test_decisions_with_confidence_use_the_certified_thresholds():
+    logits, codes, y = sample(4000)
+    frontier = sweep(logits, codes, y)
+    point = frontier.at(0.3, confidence=0.9)
+    sure = frontier.decide(logits, codes, 0.3, confidence=0.9)
+    assert np.array_equal(sure, logits > point.thresholds[codes])
+
+
+def test_several_points_read_as_a_table():
+    text = repr(sweep(*sample()).at([0.1, 0.2]))
+    assert text.splitlines()[0].split()[:2] == ["tolerance", "setting"]
+    assert len(text.splitlines()) == 3

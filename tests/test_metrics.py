@@ -217,3 +217,14 @@ def test_several_columns_stand_for_their_intersections():
 def test_bad_columns_are_refused_by_name(y, decisions, groups, name):
     with pytest.raises(InvalidInputError, match=f"`{name}`"):
         group_table(y, decisions, sensitive_features=groups)
+
+
+def test_labels_other_than_0_and_1_mean_the_greater_or_the_named_one():
+    truth, decided, groups = ["no", "yes", "yes"], ["yes", "yes", "no"], ["a", "a", "b"]
+    numbers = group_table([0, 1, 1], [1, 1, 0], sensitive_features=groups)
+    assert group_table(truth, decided, sensitive_features=groups).equals(numbers)
+    turned = group_table(truth, decided, sensitive_features=groups, pos_label="no")
+    assert turned["selection_rate"].tolist() == [0.0, 1.0]
+    assert gap(truth, decided, sensitive_features=groups) == 1.0
+    with pytest.raises(InvalidInputError, match="must hold two labels"):
+        gap(truth, decided, sensitive_features=groups, pos_label="perhaps")

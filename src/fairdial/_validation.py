@@ -48,6 +48,20 @@ def check_same_length(first: Any, second: Any, names: tuple[str, str]) -> None:
         )
 
 
+def check_aligned(X: Any, other: Any, name: str) -> None:
+    """The same rows in another order, by their pandas index, are a mistake."""
+    first, second = getattr(X, "index", None), getattr(other, "index", None)
+    if not isinstance(first, pd.Index) or not isinstance(second, pd.Index):
+        return
+    if len(first) != len(second) or first.equals(second):
+        return
+    if first.is_unique and second.is_unique and first.isin(second).all():
+        raise InvalidInputError(
+            f"`{name}` must have its rows in the order of `X`, got the same index in another "
+            f"order; use {name}.loc[X.index]."
+        )
+
+
 def check_scores(
     logits: Any, name: str = "logits", *, nan: bool = True
 ) -> NDArray[np.floating[Any]]:
@@ -155,6 +169,11 @@ def check_choice(value: Any, name: str, allowed: Sequence[Any]) -> Any:
 
 def _one_column(values: Any, name: str) -> NDArray[Any]:
     """Group membership as one array; several columns become their intersections."""
+    if isinstance(values, str):
+        raise InvalidInputError(
+            f"`{name}` must hold one group for each row, got the text {values!r}; to name a column "
+            "of X set `sensitive_column`."
+        )
     if isinstance(values, pd.DataFrame):
         if values.shape[1] == 0:
             raise InvalidInputError(f"`{name}` must have at least one column, got none.")
@@ -278,8 +297,8 @@ def check_group_counts(
     small = [f"{group!r} ({count})" for group, count in counts.items() if count < min_count]
     if small:
         raise SmallGroupError(
-            f"`{name}`: every group must have at least min_count={min_count} rows that count "
-            f"for {criterion}, got fewer in {', '.join(small)}. Merge small groups, leave "
-            "them out by name, or lower `min_count`: a single row of a tiny group can move "
-            "everybody else."
+            f"`{name}`: every group must have at least min_count={min_count} calibration rows "
+            f"that count for {criterion}, got fewer in {', '.join(small)}. Merge small groups, "
+            "leave their rows out, calibrate on more rows (`calibration=`, `cv=`), or lower "
+            "`min_count`: a single row of a tiny group can move everybody else."
         )

@@ -294,8 +294,12 @@ class Frontier:
         state = np.array([np.argmin(np.where(able, self.gap, np.inf))])
         return self._points(self.gap[state], state, np.array([True]))[0]  # type: ignore[no-any-return]
 
-    def decide(self, logits: ArrayLike, groups: Any, tolerance: Any) -> NDArray[np.bool_]:
+    def decide(
+        self, logits: ArrayLike, groups: Any, tolerance: Any, *, confidence: float | None = None
+    ) -> NDArray[np.bool_]:
         """Decisions for scored rows at a tolerance, or at one tolerance for each row.
+
+        With ``confidence`` as in :meth:`at`; for one tolerance a row it is the simultaneous one.
 
         A decision is ``logit > threshold``, strictly: the same for the same row, whoever else is
         among the rows.
@@ -314,10 +318,12 @@ class Frontier:
         check_same_length(scores, codes, ("logits", "groups"))
         wishes = check_tolerance(tolerance)
         if wishes.ndim == 0:
-            return decide(scores, codes, self.at(float(wishes)).thresholds)
+            point = self.at(float(wishes), confidence=confidence)
+            return decide(scores, codes, point.thresholds)
         check_same_length(scores, wishes, ("logits", "tolerance"))
         distinct, place = np.unique(wishes, return_inverse=True)
-        thresholds = self.at(distinct).thresholds[place, codes]
+        points = self.at(distinct, confidence=confidence, simultaneous=True)
+        thresholds = points.thresholds[place, codes]
         if np.isnan(scores).any():
             raise_nan(scores, "logits")
         return np.asarray(scores > thresholds)

@@ -8,19 +8,40 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
-from fairdial._validation import check_labels, check_same_length, encode_groups
+from fairdial._validation import as_vector, check_labels, check_same_length, encode_groups
 from fairdial.criteria import Criterion
 from fairdial.criteria import criterion as find_criterion
 from fairdial.errors import InvalidInputError
 
 
-def group_table(y_true: ArrayLike, y_pred: ArrayLike, *, sensitive_features: Any) -> pd.DataFrame:
+def _decisions(
+    y_true: Any, y_pred: Any, pos_label: Any
+) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+    """Which labels and decisions are positive; labels other than 0 and 1: the greater of two."""
+    truth, decision = as_vector(y_true, "y_true"), as_vector(y_pred, "y_pred")
+    check_same_length(truth, decision, ("y_true", "y_pred"))
+    if pos_label is None and truth.dtype.kind in "biuf":
+        return check_labels(truth, "y_true"), check_labels(decision, "y_pred")
+    classes = sorted(set(truth.tolist()) | set(decision.tolist()), key=str)
+    positive = classes[-1] if pos_label is None else pos_label
+    if len(classes) > 2 or positive not in classes:
+        raise InvalidInputError(
+            f"`y_true` and `y_pred` must hold two labels, {positive!r} among them, got {classes}."
+        )
+    return np.asarray(truth == positive), np.asarray(decision == positive)
+
+
+def group_table(
+    y_true: ArrayLike, y_pred: ArrayLike, *, sensitive_features: Any, pos_label: Any = None
+) -> pd.DataFrame:
     """Rows, selection rate, true and false positive rate, accuracy: one line a group.
 
     Parameters
     ----------
-    y_true, y_pred : array-like of 0 and 1
+    y_true, y_pred : array-like
         Labels and decisions.
+    pos_label : label, optional
+        Which of two labels is positive; by default 1, or the greater of others.
     sensitive_features : array-like, Series or DataFrame
         Group of each row; several columns stand for their intersections.
 
@@ -31,9 +52,8 @@ def group_table(y_true: ArrayLike, y_pred: ArrayLike, *, sensitive_features: Any
     >>> table.selection_rate.tolist()
     [1.0, 0.0]
     """
-    truth, decision = check_labels(y_true, "y_true"), check_labels(y_pred, "y_pred")
+    truth, decision = _decisions(y_true, y_pred, pos_label)
     codes, names = encode_groups(sensitive_features, "sensitive_features")
-    check_same_length(truth, decision, ("y_true", "y_pred"))
     check_same_length(truth, codes, ("y_true", "sensitive_features"))
     cell = codes.astype(np.intp) * 4 + truth * 2 + decision
     cells = np.bincount(cell, minlength=4 * len(names))
@@ -59,6 +79,7 @@ def gap(
     *,
     sensitive_features: Any,
     criterion: str | Criterion = "demographic_parity",
+    pos_label: Any = None,
 ) -> float:
     """Highest minus lowest rate of the criterion over the groups.
 
@@ -69,7 +90,7 @@ def gap(
     0.5
     """
     kind = find_criterion(criterion)
-    table = group_table(y_true, y_pred, sensitive_features=sensitive_features)
+    table = group_table(y_true, y_pred, sensitive_features=sensitive_features, pos_label=pos_label)
     rates = table[kind.rates[0].name].to_numpy()
     if np.isnan(rates).any():
         missing = ", ".join(repr(name) for name in table.index[np.isnan(rates)])

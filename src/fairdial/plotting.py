@@ -40,6 +40,7 @@ def draw_frontier(
     if band is not None:
         area = ax.fill_between(band["tolerance"], band["lower"], band["upper"], alpha=0.2)
         area.set(facecolor=line.get_color(), linewidth=0)
+        area.set_label("95% bootstrap band" if label is None else f"{label}: 95% bootstrap band")
     ax.set_xlabel(title)
     ax.set_ylabel("accuracy")
     if label is not None:
@@ -68,7 +69,7 @@ def draw_logits(
         ax.axvline(threshold, color=color, linestyle="--")
         ax.axvspan(min(0.0, threshold), max(0.0, threshold), color=color, alpha=0.12, linewidth=0)
     ax.axvline(0.0, color="0.4", linewidth=0.8)
-    ax.set_xlabel("logit (dashed: fairest threshold)")
+    ax.set_xlabel("logit (dashed: fairest threshold; shaded: decisions that the dial moves)")
     ax.set_ylabel("density")
     ax.set_title(label)
     ax.legend()

@@ -144,7 +144,7 @@ class Point:
         )
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Points(Sequence[Point]):
     """Positions of the dial for several tolerances: columns, and a sequence of :class:`Point`."""
 
@@ -186,6 +186,11 @@ class Points(Sequence[Point]):
 
     def __iter__(self) -> Iterator[Point]:
         return (self[i] for i in range(len(self)))
+
+    def __repr__(self) -> str:
+        frame = self.to_frame()
+        narrow = [name for name in frame.columns if "_rate[" not in name]  # rates: to_frame()
+        return str(frame[narrow].round(4).to_string(index=False))
 
     def to_frame(self) -> pd.DataFrame:
         """One line a tolerance; thresholds and rates in one column for each group."""

@@ -105,6 +105,12 @@ class SklearnScorer:
         """(n,) log-odds of the positive label."""
         if len(self.estimators) == 1:
             return self._one(self.estimators[0], X)
+        groups = np.asarray(groups)
+        if groups.dtype.kind not in "iu" or not np.isin(groups, range(len(self.estimators))).all():
+            raise InvalidInputError(
+                f"`groups` must be codes from 0 to {len(self.estimators) - 1} for a scorer; the "
+                "estimator's logits() takes names."
+            )
         scores = np.empty(len(groups))
         for group, estimator in enumerate(self.estimators):
             rows = np.flatnonzero(groups == group)

@@ -19,12 +19,13 @@ from fairdial._validation import (
 )
 from fairdial.criteria import Criterion
 from fairdial.criteria import criterion as find_criterion
-from fairdial.errors import InvalidInputError
+from fairdial.errors import FairdialWarning, InvalidInputError, warn
 from fairdial.frontier import Certificate, Frontier
 from fairdial.ladders import BITS, Floats, Histogram, Scores, sort_scores
 from fairdial.paths import Path, count_for, count_rows, refine
 
 BINS_A_ROW = 4  # at most, or sorting costs less than looking through the bins
+MANY = 30  # scores, before they are taken for probabilities
 SORT_LIMIT = 30_000  # rows up to which sorting them all costs less than two passes
 
 
@@ -75,6 +76,12 @@ def sweep(
     scores = check_scores(logits, nan=False)  # looked for below, on the way
     codes, names = encode_groups(groups)
     check_same_length(scores, codes, ("logits", "groups"))
+    if len(scores) >= MANY and scores.min() >= 0.0 and scores.max() <= 1.0:
+        warn(
+            "all `logits` lie in [0, 1]: these look like probabilities, whose log-odds "
+            "proba_to_logits gives",
+            FairdialWarning,
+        )
     positive = None
     if y is not None:
         positive = check_labels(y)

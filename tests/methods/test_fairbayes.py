@@ -640,3 +640,71 @@ def test_nullable_labels_keep_their_kind_and_sparse_rows_can_name_groups() -> No
     assert named.fit(both, TRAIN.y).frontier_.groups == (0.0, 1.0)
     with pytest.raises(InvalidInputError, match="`tolerance` must be one number, got 2"):
         dial.thresholds([0.1, 0.2])  # type: ignore[arg-type]
+
+
+def test_the_positive_label_can_be_named() -> None:
+    words = np.array(["deny", "approve"])[TRAIN.y]  # "approve" is the smaller word
+    options: dict[str, Any] = {"per_group": True, "random_state": 0, "tolerance": 0.05}
+    named = FairBayes(LogisticRegression(), pos_label="approve", **options)
+    named.fit(TRAIN.X, words, sensitive_features=TRAIN.groups)
+    plain = FairBayes(LogisticRegression(), **options)
+    plain.fit(TRAIN.X, TRAIN.y, sensitive_features=TRAIN.groups)
+    assert named.classes_.tolist() == ["deny", "approve"]
+    assert np.array_equal(
+        named.predict(TEST.X, sensitive_features=TEST.groups) == "approve",
+        plain.predict(TEST.X, sensitive_features=TEST.groups) == 1,
+    )
+    fitted_model = LogisticRegression().fit(TRAIN.X, words)
+    prefit = FairBayes(fitted_model, prefit=True, pos_label="approve", tolerance=1.0)
+    prefit.fit(TRAIN.X, words, sensitive_features=TRAIN.groups)
+    decisions = prefit.predict(TEST.X, sensitive_features=TEST.groups)
+    assert np.array_equal(decisions, fitted_model.predict(TEST.X))
+    for wrong in (
+        FairBayes(LogisticRegression(), pos_label="grant"),
+        FairBayes(fitted_model, prefit=True, pos_label="grant"),
+    ):
+        with pytest.raises(InvalidInputError, match="`pos_label` must be one of"):
+            wrong.fit(TRAIN.X, words, sensitive_features=TRAIN.groups)
+
+
+@pytest.mark.parametrize("params", [{}, {"per_group": True}, {"recalibrate": "group"}, {"cv": 3}])
+def test_flips_and_logits_of_a_model_agree_with_its_decisions(params: dict[str, Any]) -> None:
+    dial = fitted(**params)
+    options = {"sensitive_features": TEST.groups}
+    before = dial.predict(TEST.X, tolerance=0.3, **options)
+    after = dial.predict(TEST.X, tolerance=0.05, **options)
+    assert np.array_equal(dial.flips(TEST.X, 0.3, 0.05, **options), after - before)
+    logits = dial.logits(TEST.X, **options)
+    assert np.array_equal(dial.frontier_.decide(logits, TEST.groups, 0.05), after == 1)
+
+
+def test_a_scorer_takes_codes_and_says_so() -> None:
+    dial = fitted(per_group=True)
+    with pytest.raises(InvalidInputError, match="`groups` must be codes"):
+        dial.scorer_.logits(TEST.X, TEST.groups)
+
+
+def test_rows_in_another_order_are_noticed_by_their_index() -> None:
+    groups = pd.Series(TRAIN.groups, index=TRAIN.X.index)
+    labels = pd.Series(TRAIN.y, index=TRAIN.X.index)
+    for y, g, name in (
+        (labels.sort_values(), groups, "y"),
+        (labels, groups.sort_values(), "sensitive_features"),
+    ):
+        with pytest.raises(InvalidInputError, match=f"`{name}` must have its rows in the order"):
+            FairBayes(LogisticRegression()).fit(TRAIN.X, y, sensitive_features=g)
+    dial = FairBayes(LogisticRegression(), random_state=0)
+    dial.fit(TRAIN.X, labels.reset_index(drop=True), sensitive_features=groups)
+
+
+def test_missing_labels_a_text_for_groups_and_a_wild_tolerance_are_refused() -> None:
+    words = np.array(["no", "yes"], dtype=object)[TRAIN.y]
+    words[3] = np.nan
+    with pytest.raises(InvalidInputError, match="`y` must hold a label for every row, got 1"):
+        FairBayes(LogisticRegression()).fit(TRAIN.X, words, sensitive_features=TRAIN.groups)
+    with pytest.raises(InvalidInputError, match="set `sensitive_column`"):
+        FairBayes(LogisticRegression()).fit(TRAIN.X, TRAIN.y, sensitive_features="region")
+    with pytest.raises(InvalidInputError, match=r"`tolerance` must lie in \[0, 1\], got 5"):
+        FairBayes(LogisticRegression(), tolerance=5).fit(
+            TRAIN.X, TRAIN.y, sensitive_features=TRAIN.groups
+        )

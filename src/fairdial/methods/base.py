@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
+import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import issparse
 from scipy.special import expit
@@ -23,6 +24,7 @@ from sklearn.utils.multiclass import check_classification_targets, type_of_targe
 from sklearn.utils.validation import _num_samples, check_is_fitted, column_or_1d, validate_data
 
 from fairdial._validation import (
+    check_aligned,
     check_choice,
     check_count,
     check_fraction,
@@ -103,6 +105,7 @@ class DialClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
 
     def _take_groups(self, X: Any, sensitive_features: Any) -> tuple[Any, Any]:
         """Features without the sensitive column, and what tells the groups (or None)."""
+        check_aligned(X, sensitive_features, "sensitive_features")
         if self.sensitive_column is None:
             return X, sensitive_features
         if sensitive_features is not None:
@@ -126,6 +129,10 @@ class DialClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
     def _learn_classes(self, y: Any) -> NDArray[Any]:
         """Set ``classes_`` from the labels, of any type, and give the labels back as an array."""
         values = as_labels(y, warn=True)
+        if values.dtype == object and pd.isna(values).any():
+            raise InvalidInputError(
+                f"`y` must hold a label for every row, got {int(pd.isna(values).sum())} missing."
+            )
         check_classification_targets(values)
         kind = type_of_target(values, input_name="y")
         classes = np.unique(values)
@@ -138,6 +145,13 @@ class DialClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
             raise InvalidInputError(
                 f"`y` must hold two classes, got one class only: {classes[0]!r}."
             )
+        wanted = getattr(self, "pos_label", None)
+        if wanted is not None:
+            if wanted not in classes.tolist():
+                raise InvalidInputError(
+                    f"`pos_label` must be one of {classes.tolist()}, got {wanted!r}."
+                )
+            classes = classes if classes[1] == wanted else classes[::-1]
         self.classes_ = classes
         return np.asarray(values)
 
@@ -173,6 +187,8 @@ class DialClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
 
     def _rows_to_fit(self, X: Any, y: Any, sensitive_features: Any) -> FitRows:
         """Check everything that ``fit`` is given, and hold rows out for calibration."""
+        check_one(self.tolerance)
+        check_aligned(X, y, "y")
         X, sensitive = self._take_groups(X, sensitive_features)
         X = self._check_features(X, reset=True)
         refuse_no_labels(y)
@@ -351,6 +367,18 @@ class DialClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
         with np.errstate(invalid="ignore"):
             margin = np.asarray(logits, np.float64) - limits
         return np.where(np.isnan(margin), 0.0, margin)  # inf over inf: not above
+
+    def logits(self, X: Any, *, sensitive_features: Any = None) -> NDArray[np.float64]:
+        """Scores on which the thresholds work: log-odds of the positive label, recalibrated."""
+        return np.asarray(self._score_rows(X, sensitive_features)[0], np.float64)
+
+    def flips(
+        self, X: Any, tolerance_from: float, tolerance_to: float, *, sensitive_features: Any = None
+    ) -> NDArray[np.int8]:
+        """Which rows change decision when the dial moves: +1 gains the positive label, -1 loses."""
+        scores, codes = self._score_rows(X, sensitive_features)
+        names = np.array(self.frontier_.groups, dtype=object)
+        return self.frontier_.flips(scores, names[codes], tolerance_from, tolerance_to)
 
     def thresholds(
         self, tolerance: float | None = None, *, confidence: float | None = None

@@ -51,6 +51,8 @@ class FairBayes(DialClassifier):
         folds are averaged. Uses every row twice, but supports no confidence statement.
     predict_method : {"auto", "predict_proba", "decision_function", "predict"}
         What scores; "auto" takes the first that there is.
+    pos_label : label, optional
+        The positive label, the one that "selected" means; the greater of the two by default.
     sensitive_column : str, int or list, optional
         Column(s) of X that tell the group, instead of ``sensitive_features=``; the estimator
         doesn't see them.
@@ -96,6 +98,7 @@ class FairBayes(DialClassifier):
         calibration: float | None = 0.2,
         cv: int | None = None,
         predict_method: str = "auto",
+        pos_label: Any = None,
         sensitive_column: Any = None,
         min_count: int = 30,
         random_state: Any = None,
@@ -109,6 +112,7 @@ class FairBayes(DialClassifier):
         self.calibration = calibration
         self.cv = cv
         self.predict_method = predict_method
+        self.pos_label = pos_label
         self.sensitive_column = sensitive_column
         self.min_count = min_count
         self.random_state = random_state
@@ -237,6 +241,12 @@ class FairBayes(DialClassifier):
         classes = np.asarray(getattr(self.estimator, "classes_", [0, 1]))
         if len(classes) != 2:
             raise InvalidInputError(f"`estimator` must know two classes, got {len(classes)}.")
+        if self.pos_label is not None:
+            if self.pos_label not in classes.tolist():
+                raise InvalidInputError(
+                    f"`pos_label` must be one of {classes.tolist()}, got {self.pos_label!r}."
+                )
+            classes = classes if classes[1] == self.pos_label else classes[::-1]
         self.classes_ = classes
         self.estimator_ = self.estimator
         self.trained_groups_ = None

@@ -63,6 +63,8 @@ class GFB(DialClassifier):
         ``calibrate`` is called with others before predicting.
     recalibrate : None or "group"
         Correct each group's logits by a line first.
+    pos_label : label, optional
+        The positive label, the one that "selected" means; the greater of the two by default.
     sensitive_column : str, int or list, optional
         Column(s) of X that tell the group.
     min_count : int
@@ -114,6 +116,7 @@ class GFB(DialClassifier):
         network: Network | None = None,
         calibration: float | None = 0.2,
         recalibrate: str | None = None,
+        pos_label: Any = None,
         sensitive_column: Any = None,
         min_count: int = 30,
         warm_start: bool = False,
@@ -132,6 +135,7 @@ class GFB(DialClassifier):
         self.network = network
         self.calibration = calibration
         self.recalibrate = recalibrate
+        self.pos_label = pos_label
         self.sensitive_column = sensitive_column
         self.min_count = min_count
         self.warm_start = warm_start
