@@ -76,7 +76,7 @@ def sweep(
     scores = check_scores(logits, nan=False)  # looked for below, on the way
     codes, names = encode_groups(groups)
     check_same_length(scores, codes, ("logits", "groups"))
-    if len(scores) >= MANY and scores.min() >= 0.0 and scores.max() <= 1.0:
+    if len(scores) >= MANY and _like_probabilities(scores):
         warn(
             "all `logits` lie in [0, 1]: these look like probabilities, whose log-odds "
             "proba_to_logits gives",
@@ -90,6 +90,12 @@ def sweep(
     if tolerances is not None:
         wishes = np.atleast_1d(check_tolerance(tolerances, "tolerances"))
     return sweep_codes(scores, codes, positive, kind, names, min_count=min_count, tolerances=wishes)
+
+
+def _like_probabilities(scores: Scores) -> bool:
+    """Whether scores fill much of [0, 1], on both sides of one half, and nothing else."""
+    low, high = float(scores.min()), float(scores.max())
+    return 0.0 <= low < 0.3 and 0.7 < high <= 1.0
 
 
 def sweep_codes(
