@@ -1,7 +1,8 @@
 """Accuracy on Adult at matched gaps: networks with and without GFB, beside simpler scorers.
 
-The paper's 5 splits and 15 fresh ones. Within a split all networks share initial weights, batch
-order and validation rows; the null row is the plain network against itself with another seed.
+The paper's 5 splits and 15 fresh ones, all of the same 48,842 rows. Within a split the networks of
+one shape share initial weights, batch order and validation rows; the null row is the plain network
+against itself with another seed (other weights, batches and validation rows).
 Early stopping looks at validation rows, the dial at calibration rows; test rows are opened once,
 for the table. Differences are paired by split.
 """

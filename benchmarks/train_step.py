@@ -143,8 +143,8 @@ class StraightStep:
         self.net, self.gamma, self.weight = net, gamma, weight
         self.trunk, self.head = list(net.trunk.parameters()), list(net.head.parameters())
         self.w = [torch.zeros_like(p) for p in self.head]
-        self.outer = torch.optim.Adam(self.trunk, 1e-3)
-        self.inner = torch.optim.Adam(self.head, 1e-3)
+        self.outer = torch.optim.Adam(self.trunk, 1e-3, fused=True)
+        self.inner = torch.optim.Adam(self.head, 1e-3, fused=True)
 
     def bisect(self, z: Tensor) -> float:
         """The setting at which the hard disparity of the batch crosses 0, to 1e-5."""
@@ -179,17 +179,16 @@ class StraightStep:
         general = self.weight * prediction + (1 - self.weight) * distance
         inner = torch.autograd.grad(prediction, self.head, create_graph=True)
         along = torch.stack([(g * w).sum() for g, w in zip(inner, self.w, strict=True)]).sum()
-        cross = torch.autograd.grad(along, self.trunk, retain_graph=True, materialize_grads=True)
-        curved = torch.autograd.grad(along, self.head, retain_graph=True)
-        outer = torch.autograd.grad(general, self.trunk, retain_graph=True)
-        right = torch.autograd.grad(general, self.head)
-        for p, g, c in zip(self.trunk, outer, cross, strict=True):
-            p.grad = g - c
+        weights, n_trunk = self.trunk + self.head, len(self.trunk)
+        second = torch.autograd.grad(along, weights, retain_graph=True, materialize_grads=True)
+        first = torch.autograd.grad(general, weights)
+        for p, g, c in zip(self.trunk, first, second, strict=False):
+            p.grad = (g - c).contiguous()
         for p, d in zip(self.head, inner, strict=True):
-            p.grad = d.detach()
+            p.grad = d.detach().contiguous()
         self.outer.step()
         self.inner.step()
-        for w, c, r in zip(self.w, curved, right, strict=True):
+        for w, c, r in zip(self.w, second[n_trunk:], first[n_trunk:], strict=True):
             w -= 1e-3 * (c - r)
 
 
@@ -240,7 +239,7 @@ def main() -> None:
                 f"{ms.get('straightforward', float('nan')):.2f}" if case.goal_gain else "-",
                 f"{ratio:.2f}",
                 f"<= {case.goal_ratio:.2f} {'ok' if ratio <= case.goal_ratio else 'miss'}",
-                "-" if gain is None else f"{gain:.1f}x",
+                "-" if gain is None else f"{gain:.2f}x",
                 "-"
                 if gain is None or case.goal_gain is None
                 else f">= {case.goal_gain:.1f}x {'ok' if gain >= case.goal_gain else 'miss'}",

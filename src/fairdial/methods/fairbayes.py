@@ -177,7 +177,6 @@ class FairBayes(DialClassifier):
                 net, objective, rate=network.learning_rate, weight_decay=network.weight_decay
             )
 
-        self.trained_groups_ = rows.names
         fit_scorer(self, network, rows, make_step, objective)
         return self._calibrate_held_out(rows)
 

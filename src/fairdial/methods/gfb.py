@@ -93,7 +93,7 @@ class GFB(DialClassifier):
     >>> from fairdial import GFB, Network
     >>> from fairdial.datasets import make_gaussian
     >>> train, test = make_gaussian(10_000, random_state=0).split(random_state=0)
-    >>> model = GFB(network=Network(members=1), random_state=0)
+    >>> model = GFB(aux="solve", network=Network(members=1), random_state=0)
     >>> model = model.fit(train.X, train.y, sensitive_features=train.groups)
     >>> decisions = model.predict(test.X, sensitive_features=test.groups, tolerance=0.1)
     >>> model.frontier_.at(0.1).gap <= 0.1

@@ -44,8 +44,10 @@ class Network(BaseEstimator):  # type: ignore[misc]
         Networks that are trained together and whose logits are averaged.
     gamma : float
         Focusing exponent of the focal loss; 0 is cross-entropy.
-    learning_rate, weight_decay : float
+    learning_rate : float
         Of Adam.
+    weight_decay : float
+        Of the head.
     batch_size : int
         Rows of each group in a batch.
     epochs, patience : int
@@ -172,6 +174,8 @@ class Network(BaseEstimator):  # type: ignore[misc]
             )
         if self.callbacks is not None and not isinstance(self.callbacks, (list, tuple)):
             raise InvalidInputError(f"`callbacks` must be a list, got {self.callbacks!r}.")
+        if not all(hasattr(call, "on_epoch_end") for call in self.callbacks or ()):
+            raise InvalidInputError("`callbacks` must hold objects with on_epoch_end, got others.")
         if self.is_shared and self.trunk is not None:
             raise InvalidInputError("`shared` must be False with a `trunk` of your own, got True.")
 
@@ -182,8 +186,15 @@ def fit_scorer(
     """Train a network on the training rows of a fit; sets what the estimator has learned."""
     if issparse(rows.X):
         raise InvalidInputError("`X` must be dense: sparse input is not supported by networks.")
+    again = getattr(model, "warm_start", False) and hasattr(model, "fitted_")
     if network.checkpoint is not None:
         need("safetensors")
+    for wish, asked in (("checkpoint", network.checkpoint is not None), ("warm_start", again)):
+        if asked and not isinstance(model.random_state, Integral):
+            raise InvalidInputError(
+                f"`random_state` must be a whole number with `{wish}`, so that the same rows are "
+                f"held out again, got {model.random_state!r}."
+            )
     fitting, scoring = torch_module("fitting"), torch_module("scorer")
     rng = check_random_state(model.random_state)
     seed = int(rng.randint(2**31 - 1))
@@ -197,7 +208,6 @@ def fit_scorer(
         validation=rows.train[held],
         n_groups=len(rows.names),
     )
-    again = getattr(model, "warm_start", False) and hasattr(model, "fitted_")
     if again and model.trained_groups_ != rows.names:
         raise InvalidInputError(
             f"`sensitive_features` must hold the groups of the last fit where warm_start is set, "

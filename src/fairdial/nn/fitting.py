@@ -31,6 +31,8 @@ from fairdial.nn.training import train
 from fairdial.progress import Bar
 from fairdial.sweeping import sweep_codes
 
+LEAST_STEPS = 20  # of an epoch
+SAMPLE = 64  # rows of a torch Dataset that tell one from another
 TOLERANCES = 50  # of the curve whose hypervolume chooses the epoch
 WORST = (0.0, 1.0)  # its reference point
 SHOWN = ("loss", "hypervolume", "aux_residual")
@@ -68,9 +70,13 @@ def find_device(name: str) -> torch.device:
     if name == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     try:
-        return torch.device(name)
-    except RuntimeError as error:
-        raise InvalidInputError(f"`device` must be one that torch knows, got {name!r}.") from error
+        device = torch.device(name)
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError) as error:
+        raise InvalidInputError(
+            f"`device` must be one that torch has here, got {name!r} ({error})."
+        ) from error
+    return device
 
 
 def as_rows(X: Any, encoder: Any, device: torch.device) -> Rows:
@@ -249,6 +255,8 @@ def fit_network(
         batches = PairedBatches(
             rows, y, parts, size=network.batch_size, seed=seed + 1, epoch=network.epoch
         )
+        if network.epoch == "long":  # few rows: epochs, patience and averages count in steps
+            batches.steps = max(batches.steps, LEAST_STEPS)
         step = make_step(net, objective(shares), batches.steps)
         validation_rows = _Part(rows, data.validation)
 
@@ -317,6 +325,10 @@ def _key(
         digest.update(np.ascontiguousarray(part).tobytes())
     if isinstance(rows, TensorRows):
         digest.update(rows.features.cpu().numpy().tobytes())
+    else:  # reading all of it would take long
+        places = torch.linspace(0, len(rows) - 1, min(SAMPLE, len(rows))).long()
+        digest.update(rows.take(places).cpu().numpy().tobytes())
+    digest.update(repr(net).encode())
     for weights in net.state_dict().values():  # where it starts: trunk, seed, warm start
         digest.update(weights.cpu().numpy().tobytes())
     told = [__version__, params, criterion.name, seed, settings]

@@ -193,7 +193,7 @@ def _by_double_backward(
 # ---- the auxiliary system H w = grad_h L_gen ---------------------------------------------------
 
 
-def _dot(a: Sequence[Tensor], b: Sequence[Tensor]) -> Tensor:
+def dot(a: Sequence[Tensor], b: Sequence[Tensor]) -> Tensor:
     """(S,) inner products, net by net."""
     return torch.stack([(p * q).flatten(1).sum(1) for p, q in zip(a, b, strict=True)]).sum(0)
 
@@ -222,10 +222,10 @@ class GaussNewton:
 
     def largest(self, p: list[Tensor], rounds: int = 1) -> tuple[Tensor, list[Tensor]]:
         """Estimate (S,) of the largest curvature by power iteration from ``p``; and the new p."""
-        size = _dot(p, p).sqrt()
+        size = dot(p, p).sqrt()
         for _ in range(rounds):
             p = self(p)
-            size = _dot(p, p).sqrt().clamp_min(1e-30)
+            size = dot(p, p).sqrt().clamp_min(1e-30)
             p = [g / _spread(size, g) for g in p]
         return size, p
 
@@ -240,15 +240,15 @@ class GaussNewton:
             return self._solve_linear(right)
         rest = [r.neg_() for r in self.off(w, right, t)]
         p = [r.clone() for r in rest]
-        size = _dot(rest, rest)
+        size = dot(rest, rest)
         w = [x.clone() for x in w]
         for _ in range(rounds):
             ap = self(p)
-            step = size / _dot(p, ap).clamp_min(1e-30)
+            step = size / dot(p, ap).clamp_min(1e-30)
             for x, d, r, a in zip(w, p, rest, ap, strict=True):
                 x += _spread(step, x) * d
                 r -= _spread(step, r) * a
-            new = _dot(rest, rest)
+            new = dot(rest, rest)
             p = [
                 r + _spread(new / size.clamp_min(1e-30), d) * d
                 for r, d in zip(rest, p, strict=True)
@@ -293,5 +293,5 @@ def residual(
         off = system.off(w, right, t)
     assert t is not None
     whole = head.transpose(features, t, right)
-    size = _dot(whole, whole).sqrt().clamp_min(1e-30)
-    return float(torch.where(size > 1e-30, _dot(off, off).sqrt() / size, torch.nan).nanmean())
+    size = dot(whole, whole).sqrt().clamp_min(1e-30)
+    return float(torch.where(size > 1e-30, dot(off, off).sqrt() / size, torch.nan).nanmean())

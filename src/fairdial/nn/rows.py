@@ -10,6 +10,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from fairdial.errors import InvalidInputError
+
 
 class Rows(Protocol):
     """Features that can be taken by position."""
@@ -47,7 +49,10 @@ class DatasetRows:
         """(b, ...) the rows at these positions."""
         items = [self.dataset[i] for i in index.tolist()]
         rows = [item[0] if isinstance(item, (tuple, list)) else item for item in items]
-        return torch.stack([torch.as_tensor(row) for row in rows]).float().to(self.device)
+        taken = torch.stack([torch.as_tensor(row) for row in rows]).float()
+        if not bool(torch.isfinite(taken).all()):
+            raise InvalidInputError("`X` must hold finite numbers, got NaN or infinity (inf).")
+        return taken.to(self.device)
 
 
 class PairedBatches:

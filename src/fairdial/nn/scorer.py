@@ -37,7 +37,7 @@ def score_rows(
 
 
 class NetScorer:
-    """A trained network in float64: a row's score doesn't depend on its batch."""
+    """A trained network in float64: a row's score depends on its batch by rounding alone."""
 
     def __init__(self, net: DialNet, encode: Any) -> None:
         self.net = copy.deepcopy(net).double().eval()

@@ -11,13 +11,14 @@ import torch
 from torch import Tensor, nn
 
 from fairdial.errors import DivergedError
-from fairdial.nn.masoba import Directions, GaussNewton, Objective, directions, residual
+from fairdial.nn.masoba import Directions, GaussNewton, Objective, directions, dot, residual
 from fairdial.nn.nets import DialNet, Head
 
 FIRST_ROUNDS = 10  # power iterations before the first scaled step
 CURVATURE_EVERY = 10  # steps between power iterations of aux="scaled"
 ROUNDS = 12  # conjugate-gradient rounds of aux="solve"
 DAMPING = 1e-4  # of the positive semi-definite system
+TINY = 1e-30
 LARGEST = 1e6  # a weight or auxiliary variable beyond this has diverged
 
 
@@ -231,8 +232,9 @@ class BilevelStep(Step):
             if first or self._count % CURVATURE_EVERY == 0:
                 rounds = FIRST_ROUNDS if first else 1
                 self._largest, self._power = system.largest(self._power, rounds)
-            rate = (self.aux_rate / self._largest).view(-1, 1, 1)
             off = system.off(self.w, right, d.tangent)
+            best = dot(off, off) / dot(off, system(off)).clamp_min(TINY)  # exact line search
+            rate = torch.minimum(self.aux_rate / self._largest, best).view(-1, 1, 1)
             found = [w - rate * o for w, o in zip(self.w, off, strict=True)]
         for w, new in zip(self.w, found, strict=True):
             w.copy_(new)
