@@ -73,7 +73,8 @@ def methods(quick: bool) -> dict[str, Callable[[int], Any]]:
 
 def matched(model: Any, rows: Dataset) -> NDArray[np.float64]:
     """Accuracy on these rows where the dial brings their gap down to each of GAPS."""
-    logits, codes = model._score_rows(rows.X, rows.groups)
+    logits = model.logits(rows.X, sensitive_features=rows.groups)
+    codes = (rows.groups == model.frontier_.groups[1]).astype(int)
     frontier = model.frontier_.thin(400)
     thresholds = frontier.states.read(np.arange(len(frontier)))[0]
     gaps, accuracy = np.empty(len(thresholds)), np.empty(len(thresholds))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from fairdial.ladders import Floats, Ladder
-from fairdial.paths import Path, count_for, count_rows
+from fairdial.paths import Path, count_for, count_rows, share_right
 
 ATOMS = 256  # score classes a group: the cost of a replicate doesn't grow with the rows
 
@@ -29,8 +29,7 @@ def resampled_accuracy(
 
 def _accuracy(path: Path, tolerances: Floats) -> Floats:
     selected = path.read(path.first_within(tolerances)[0])[1]  # (m, 2, K)
-    right = (selected[:, 1] - selected[:, 0]).sum(axis=1) + path.rows[0].sum()
-    return np.asarray(right / path.rows.sum(), np.float64)
+    return share_right(selected, int(path.rows[0].sum()), int(path.rows.sum()))
 
 
 def _resample(ladder: Ladder, rng: np.random.Generator) -> Ladder:

@@ -40,7 +40,7 @@ from fairdial.errors import (
 )
 from fairdial.ladders import Counts, Floats, Indices
 from fairdial.metrics import pareto
-from fairdial.paths import Path, States, Table, count_for
+from fairdial.paths import Path, States, Table, count_for, share_right
 from fairdial.plotting import draw_frontier
 from fairdial.points import Point, Points
 from fairdial.states_json import plain_name, states_from_data, states_to_data
@@ -106,9 +106,7 @@ class Frontier:
         return np.concatenate([self._accuracy(self.states.read(b)[1]) for b in blocks])
 
     def _accuracy(self, selected: Counts) -> Floats:
-        negative, total = self._totals
-        right = (selected[:, 1] - selected[:, 0]).sum(axis=1) + negative
-        return np.asarray(right / total, np.float64)  # eq:acc
+        return share_right(selected, *self._totals)
 
     @cached_property
     def _totals(self) -> tuple[int, int]:
@@ -321,12 +319,22 @@ class Frontier:
             point = self.at(float(wishes), confidence=confidence)
             return decide(scores, codes, point.thresholds)
         check_same_length(scores, wishes, ("logits", "tolerance"))
-        distinct, place = np.unique(wishes, return_inverse=True)
-        points = self.at(distinct, confidence=confidence, simultaneous=True)
-        thresholds = points.thresholds[place, codes]
+        thresholds = self.row_thresholds(wishes, codes, confidence=confidence)
         if np.isnan(scores).any():
             raise_nan(scores, "logits")
         return np.asarray(scores > thresholds)
+
+    def row_thresholds(
+        self, tolerances: Floats, codes: NDArray[Any], *, confidence: float | None = None
+    ) -> Floats:
+        """(n,) thresholds of rows with group codes and a checked tolerance each.
+
+        Confidence is simultaneous, so that a row's threshold is its own, whoever else is asked.
+        """
+        distinct, place = np.unique(tolerances, return_inverse=True)
+        points = self.at(distinct, confidence=confidence, simultaneous=True)
+        thresholds: Floats = points.thresholds[place, codes]
+        return thresholds
 
     def flips(
         self, logits: ArrayLike, groups: Any, tolerance_from: float, tolerance_to: float

@@ -169,7 +169,7 @@ class Histogram:
         positive: NDArray[np.bool_] | None,
         n_groups: int,
     ) -> None:
-        self._logits, self._positive = logits, positive
+        self._logits = logits
         n_labels = 1 if positive is None else 2
         cells = n_groups * n_labels
         size = cells << BITS

@@ -40,6 +40,11 @@ def count_for(criterion: Criterion, rows: Counts) -> Counts:
     return np.asarray(rows.sum(axis=0) if label is None else rows[label])
 
 
+def share_right(selected: Counts, negatives: int, total: int) -> Floats:
+    """(s,) accuracy of states by the rows that they select, (s, 2, K): eq:acc."""
+    return np.asarray(((selected[:, 1] - selected[:, 0]).sum(axis=1) + negatives) / total)
+
+
 @dataclass(frozen=True, eq=False)
 class _Moves:
     """Moves of one side (floor or ceiling) in the order in which their levels are met."""

@@ -76,6 +76,7 @@ class DialClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
     criterion: Any
     tolerance: Any
     recalibrate: Any
+    pos_label: Any
     min_count: Any
     sensitive_column: Any
     calibration: Any
@@ -145,14 +146,7 @@ class DialClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
             raise InvalidInputError(
                 f"`y` must hold two classes, got one class only: {classes[0]!r}."
             )
-        wanted = getattr(self, "pos_label", None)
-        if wanted is not None:
-            if wanted not in classes.tolist():
-                raise InvalidInputError(
-                    f"`pos_label` must be one of {classes.tolist()}, got {wanted!r}."
-                )
-            classes = classes if classes[1] == wanted else classes[::-1]
-        self.classes_ = classes
+        self.classes_ = positive_last(classes, self.pos_label)
         return np.asarray(values)
 
     def _check_features(self, X: Any, *, reset: bool) -> Any:
@@ -320,9 +314,7 @@ class DialClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
         if wishes.ndim == 0:
             return self.frontier_.at(float(wishes), confidence=confidence).thresholds[codes]
         check_same_length(codes, wishes, ("X", "tolerance"))
-        distinct, place = np.unique(wishes, return_inverse=True)
-        points = self.frontier_.at(distinct, confidence=confidence, simultaneous=True)
-        return points.thresholds[place, codes]  # simultaneous: whoever else is in the batch
+        return self.frontier_.row_thresholds(wishes, codes, confidence=confidence)
 
     def predict(
         self,
@@ -426,6 +418,17 @@ class DialClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
     @abstractmethod
     def fit(self, X: Any, y: Any, *, sensitive_features: Any = None) -> Self:
         """Train the scorer and find the frontier on rows that it hasn't seen."""
+
+
+def positive_last(classes: NDArray[Any], pos_label: Any) -> NDArray[Any]:
+    """Two classes, the positive one last; by default the greater."""
+    if pos_label is None:
+        return classes
+    if pos_label not in classes.tolist():
+        raise InvalidInputError(
+            f"`pos_label` must be one of {classes.tolist()}, got {pos_label!r}."
+        )
+    return classes if classes[1] == pos_label else classes[::-1]
 
 
 def refuse_no_labels(y: Any) -> None:

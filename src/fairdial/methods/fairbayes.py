@@ -15,7 +15,7 @@ from fairdial._validation import check_count
 from fairdial.criteria import Criterion
 from fairdial.criteria import criterion as find_criterion
 from fairdial.errors import InvalidInputError
-from fairdial.methods.base import DialClassifier, refuse_no_labels
+from fairdial.methods.base import DialClassifier, positive_last, refuse_no_labels
 from fairdial.methods.network import Network, fit_scorer, torch_module
 from fairdial.methods.rows import FitRows, Rows, take_rows
 from fairdial.scorers import AveragedScorer, SklearnScorer, find_method
@@ -240,19 +240,13 @@ class FairBayes(DialClassifier):
         classes = np.asarray(getattr(self.estimator, "classes_", [0, 1]))
         if len(classes) != 2:
             raise InvalidInputError(f"`estimator` must know two classes, got {len(classes)}.")
-        if self.pos_label is not None:
-            if self.pos_label not in classes.tolist():
-                raise InvalidInputError(
-                    f"`pos_label` must be one of {classes.tolist()}, got {self.pos_label!r}."
-                )
-            classes = classes if classes[1] == self.pos_label else classes[::-1]
-        self.classes_ = classes
+        self.classes_ = positive_last(classes, self.pos_label)
         self.estimator_ = self.estimator
         self.trained_groups_ = None
         self.platt_ = None
         self.scorer_ = SklearnScorer(
             [self.estimator],
-            positive=classes[1],
+            positive=self.classes_[1],
             method=find_method(self.estimator, self.predict_method),
         )
 
