@@ -2,21 +2,21 @@
 
 Three verbs on three disjoint sets of rows: ``fit`` (train), ``calibrate`` (find the frontier on
 held-out rows), ``predict(..., tolerance=)`` (turn the dial). A method says how the scorer is
-trained; everything else is here.
+trained. What a setting is comes in two kinds: thresholds on one scorer (``thresholds.py``), and
+families whose margins themselves depend on the setting (``families.py``).
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import issparse
-from scipy.special import expit
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.metrics import accuracy_score
 from sklearn.utils import check_random_state
@@ -25,17 +25,13 @@ from sklearn.utils.validation import _num_samples, check_is_fitted, column_or_1d
 
 from fairdial._validation import (
     check_aligned,
-    check_choice,
-    check_count,
     check_fraction,
     check_one,
     check_same_length,
-    check_scores,
     check_tolerance,
     match_groups,
 )
-from fairdial.criteria import criterion as find_criterion
-from fairdial.errors import BiasedScoresWarning, FairdialWarning, InvalidInputError, warn
+from fairdial.errors import FairdialWarning, InvalidInputError, warn
 from fairdial.frontier import Certificate, Frontier
 from fairdial.methods.rows import (
     Codes,
@@ -45,15 +41,8 @@ from fairdial.methods.rows import (
     split_column,
     take_rows,
 )
-from fairdial.plotting import draw_logits
-from fairdial.scorers import PlattMap, Scorer
-from fairdial.sweeping import sweep_codes
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-
-NOTICEABLE = 5.0  # standard errors, and
-MATERIAL = 0.03  # of probability, before biased scores are reported
+Floats = NDArray[np.float64]
 
 
 def _ndim(X: Any) -> int:
@@ -75,7 +64,6 @@ class DialClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
 
     criterion: Any
     tolerance: Any
-    recalibrate: Any
     pos_label: Any
     min_count: Any
     sensitive_column: Any
@@ -84,7 +72,7 @@ class DialClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
 
     classes_: NDArray[Any]
     frontier_: Frontier
-    scorer_: Scorer
+    scorer_: Any
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -195,7 +183,6 @@ class DialClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
                 "`sensitive_features` or set `sensitive_column`",
                 FairdialWarning,
             )
-        self.platt_ = None
         everything = np.arange(len(labels))
         rows = FitRows(
             X, labels, labels == self.classes_[1], codes, names, everything, everything[:0]
@@ -209,12 +196,35 @@ class DialClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
     def _calibrate_held_out(self, rows: FitRows) -> Self:
         """Find the frontier on the rows that were held out from training, if any were."""
         if self.calibration is None:  # the user calibrates
-            if hasattr(self, "frontier_"):
-                del self.frontier_
+            for name in ("frontier_", "platt_"):
+                self.__dict__.pop(name, None)
             return self
-        codes = rows.codes[rows.held]
-        logits = self.scorer_.logits(take_rows(rows.X, rows.held), codes)
-        return self._set_frontier(logits, codes, rows.names, rows.positive[rows.held], "declared")
+        held = rows.held
+        return self._find_frontier(
+            take_rows(rows.X, held), rows.codes[held], rows.names, rows.positive[held], "declared"
+        )
+
+    # ---- fit -----------------------------------------------------------------------------------
+
+    def fit(self, X: Any, y: Any, *, sensitive_features: Any = None) -> Self:
+        """Train, and find the frontier on rows held out from training.
+
+        Parameters
+        ----------
+        X : DataFrame or array-like; for networks also torch Tensor or Dataset
+            Rows.
+        y : array-like
+            Labels: two classes of any type, the greater one being positive.
+        sensitive_features : array-like, Series or DataFrame, optional
+            Group of each row, any names; several columns stand for their intersections. Without,
+            all rows are one group: a plain classifier.
+        """
+        with self._all_or_nothing():
+            return self._fit(X, y, sensitive_features)
+
+    @abstractmethod
+    def _fit(self, X: Any, y: Any, sensitive_features: Any) -> Self:
+        """As :meth:`fit`; what it sets is taken back if it fails."""
 
     # ---- calibrate -----------------------------------------------------------------------------
 
@@ -249,9 +259,7 @@ class DialClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
         if positive is not None:
             check_same_length(range(_num_samples(X)), positive, ("X", "y"))
         codes, names = encode_rows(sensitive, _num_samples(X), self._group_names())
-        return self._set_frontier(
-            self.scorer_.logits(X, codes), codes, names, positive, certificate
-        )
+        return self._find_frontier(X, codes, names, positive, certificate)
 
     def _dialled_groups(self) -> tuple[Hashable, ...]:
         """Groups of the frontier, if there is one already."""
@@ -261,60 +269,31 @@ class DialClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
         """Names of groups that training fixed, if it did."""
         return getattr(self, "trained_groups_", None)
 
-    def _set_frontier(
+    @abstractmethod
+    def _find_frontier(
         self,
-        logits: NDArray[np.floating[Any]],
+        X: Any,
         codes: Codes,
         names: tuple[Hashable, ...],
         positive: NDArray[np.bool_] | None,
         certificate: Certificate,
     ) -> Self:
-        check_choice(self.recalibrate, "recalibrate", (None, "group"))
-        platt = None
-        if self.recalibrate == "group":
-            platt = getattr(self, "platt_", None)
-            if positive is not None:
-                platt = PlattMap.fit(logits, codes, positive, names)
-                certificate = "simultaneous" if certificate == "declared" else certificate
-            elif platt is None:
-                raise InvalidInputError("`y` must be given: recalibrate='group' needs labels once.")
-            else:
-                platt = platt.of(names)
-            logits = platt(logits, codes)
-        self.frontier_ = sweep_codes(
-            check_scores(logits, "logits of the estimator", nan=False),
-            codes,
-            positive,
-            find_criterion(self.criterion),
-            names,
-            min_count=check_count(self.min_count, "min_count") if len(names) > 1 else 1,
-            certificate=certificate,
-            argument="sensitive_features",
-        )
-        self.platt_ = platt
-        if platt is None and positive is not None:
-            _warn_if_biased(logits, codes, positive, names)
-        return self
+        """Set ``frontier_`` by these rows."""
 
     # ---- predict -------------------------------------------------------------------------------
 
-    def _score_rows(self, X: Any, sensitive_features: Any) -> tuple[Any, Codes]:
+    def _rows_to_score(self, X: Any, sensitive_features: Any) -> tuple[Any, Codes]:
+        """Features and group codes of rows to be decided on."""
         check_is_fitted(self, "frontier_")
         X, sensitive = self._take_groups(X, sensitive_features)
         X = self._check_features(X, reset=False)
-        codes = self._codes(sensitive, _num_samples(X))
-        logits = self.scorer_.logits(X, codes)
-        return (logits if self.platt_ is None else self.platt_(logits, codes)), codes
+        return X, self._codes(sensitive, _num_samples(X))
 
-    def _row_thresholds(
-        self, tolerance: Any, confidence: float | None, codes: Codes
-    ) -> NDArray[np.float64]:
-        """(n,) the threshold that each row must be above."""
-        wishes = check_tolerance(self.tolerance if tolerance is None else tolerance)
-        if wishes.ndim == 0:
-            return self.frontier_.at(float(wishes), confidence=confidence).thresholds[codes]
-        check_same_length(codes, wishes, ("X", "tolerance"))
-        return self.frontier_.row_thresholds(wishes, codes, confidence=confidence)
+    @abstractmethod
+    def _margins(
+        self, X: Any, codes: Codes, wishes: Sequence[Floats], confidence: float | None
+    ) -> list[Floats]:
+        """(n,) margins at each wish: one tolerance, or one for each row; X is scored once."""
 
     def predict(
         self,
@@ -353,33 +332,24 @@ class DialClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
         tolerance: Any = None,
         confidence: float | None = None,
     ) -> NDArray[np.float64]:
-        """Logit minus the group's threshold; positive where the positive label is given."""
-        logits, codes = self._score_rows(X, sensitive_features)
-        limits = self._row_thresholds(tolerance, confidence, codes)
-        with np.errstate(invalid="ignore"):
-            margin = np.asarray(logits, np.float64) - limits
-        return np.where(np.isnan(margin), 0.0, margin)  # inf over inf: not above
-
-    def logits(self, X: Any, *, sensitive_features: Any = None) -> NDArray[np.float64]:
-        """Scores on which the thresholds work: log-odds of the positive label, recalibrated."""
-        return np.asarray(self._score_rows(X, sensitive_features)[0], np.float64)
+        """How far each row is above the border of the positive label, at a tolerance."""
+        X, codes = self._rows_to_score(X, sensitive_features)
+        wishes = check_tolerance(self.tolerance if tolerance is None else tolerance)
+        if wishes.ndim:
+            check_same_length(codes, wishes, ("X", "tolerance"))
+        return self._margins(X, codes, [wishes], confidence)[0]
 
     def flips(
         self, X: Any, tolerance_from: float, tolerance_to: float, *, sensitive_features: Any = None
     ) -> NDArray[np.int8]:
         """Which rows change decision when the dial moves: +1 gains the positive label, -1 loses."""
-        scores, codes = self._score_rows(X, sensitive_features)
-        names = np.array(self.frontier_.groups, dtype=object)
-        return self.frontier_.flips(scores, names[codes], tolerance_from, tolerance_to)
-
-    def thresholds(
-        self, tolerance: float | None = None, *, confidence: float | None = None
-    ) -> dict[Hashable, float]:
-        """Logit threshold of each group at a tolerance."""
-        check_is_fitted(self, "frontier_")
-        wish = self.tolerance if tolerance is None else tolerance
-        point = self.frontier_.at(check_one(wish), confidence=confidence)
-        return dict(zip(point.groups, point.thresholds.tolist(), strict=True))
+        X, codes = self._rows_to_score(X, sensitive_features)
+        wishes = [
+            np.asarray(check_one(tolerance_from, "tolerance_from")),
+            np.asarray(check_one(tolerance_to, "tolerance_to")),
+        ]
+        before, after = (margin > 0 for margin in self._margins(X, codes, wishes, None))
+        return after.astype(np.int8) - before.astype(np.int8)
 
     def score(
         self,
@@ -396,28 +366,6 @@ class DialClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
             X, sensitive_features=sensitive_features, tolerance=tolerance, confidence=confidence
         )
         return float(accuracy_score(y, decisions, sample_weight=sample_weight))
-
-    def plot_logits(
-        self,
-        X: Any,
-        *,
-        sensitive_features: Any = None,
-        ax: Axes | None = None,
-        label: str = "",
-    ) -> Axes:
-        """Logit distributions of the groups with their fairest thresholds; needs ``plot``.
-
-        Rows between 0 and a group's fairest threshold (shaded) are those whose decisions the dial
-        moves: the mechanism that GFB works on, made visible.
-        """
-        logits, codes = self._score_rows(X, sensitive_features)
-        frontier = self.frontier_
-        fairest = frontier.states.read(np.array([int(np.argmin(frontier.gap))]))[0][0]
-        return draw_logits(logits, codes, frontier.groups, fairest, ax=ax, label=label)
-
-    @abstractmethod
-    def fit(self, X: Any, y: Any, *, sensitive_features: Any = None) -> Self:
-        """Train the scorer and find the frontier on rows that it hasn't seen."""
 
 
 def positive_last(classes: NDArray[Any], pos_label: Any) -> NDArray[Any]:
@@ -445,21 +393,3 @@ def as_labels(y: Any, *, warn: bool = False) -> NDArray[Any]:
     if kind in ("i", "u", "b") and hasattr(y, "to_numpy") and not y.isna().any():
         y = y.to_numpy(dtype=np.bool_ if kind == "b" else np.int64)
     return np.asarray(column_or_1d(y, warn=warn))
-
-
-def _warn_if_biased(
-    logits: NDArray[Any], codes: Codes, positive: NDArray[np.bool_], names: tuple[Hashable, ...]
-) -> None:
-    """The path takes scores for log-odds: say so if a group's plainly are not, on the average."""
-    for a, name in enumerate(names):
-        p, share = expit(logits[codes == a].astype(np.float64)), positive[codes == a].mean()
-        off = float(p.mean() - share)
-        error = np.sqrt(max(float((p * (1.0 - p)).sum()), 1.0)) / len(p)
-        if abs(off) > max(MATERIAL, NOTICEABLE * error):
-            warn(
-                f"the scores of group {name!r} are biased: their mean probability is "
-                f"{p.mean():.3f}, the share of positive labels {share:.3f}. That costs accuracy "
-                "(not the tolerance); recalibrate='group' repairs it",
-                BiasedScoresWarning,
-            )
-            return

@@ -15,13 +15,14 @@ from fairdial._validation import check_count
 from fairdial.criteria import Criterion
 from fairdial.criteria import criterion as find_criterion
 from fairdial.errors import InvalidInputError
-from fairdial.methods.base import DialClassifier, positive_last, refuse_no_labels
+from fairdial.methods.base import positive_last, refuse_no_labels
 from fairdial.methods.network import Network, fit_scorer, torch_module
 from fairdial.methods.rows import FitRows, Rows, take_rows
+from fairdial.methods.thresholds import ThresholdClassifier
 from fairdial.scorers import AveragedScorer, SklearnScorer, find_method
 
 
-class FairBayes(DialClassifier):
+class FairBayes(ThresholdClassifier):
     """Any scikit-learn classifier with a fairness dial.
 
     The classifier is trained as it is; on rows that it hasn't seen, the exact path of group
@@ -126,24 +127,7 @@ class FairBayes(DialClassifier):
             tags.input_tags = get_tags(self.estimator).input_tags
         return tags
 
-    def fit(self, X: Any, y: Any, *, sensitive_features: Any = None) -> Self:
-        """Train the estimator, and find the frontier on rows held out from training.
-
-        Parameters
-        ----------
-        X : array-like or DataFrame
-            Rows.
-        y : array-like
-            Labels: two classes of any type, the greater one being positive.
-        sensitive_features : array-like, Series or DataFrame, optional
-            Group of each row, any names; several columns stand for their intersections. Without,
-            all rows are one group: a plain classifier.
-        """
-        with self._all_or_nothing():
-            return self._fit(X, y, sensitive_features)
-
     def _fit(self, X: Any, y: Any, sensitive_features: Any) -> Self:
-        """As :meth:`fit`; what it sets is taken back if it fails."""
         if self.prefit:
             X, sensitive = self._take_groups(X, sensitive_features)
             self._use_fitted()

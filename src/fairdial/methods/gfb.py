@@ -11,8 +11,8 @@ from fairdial._validation import check_choice, check_count
 from fairdial.criteria import Criterion
 from fairdial.criteria import criterion as find_criterion
 from fairdial.errors import InvalidInputError, TrainingWarning, warn
-from fairdial.methods.base import DialClassifier
 from fairdial.methods.network import Network, fit_scorer, torch_module
+from fairdial.methods.thresholds import ThresholdClassifier
 
 WILD = 1.5  # a residual above this: w is running away, not inert
 INERT = 0.95  # a residual above this: the auxiliary system isn't being solved
@@ -20,7 +20,7 @@ WARM_STEPS = 100  # at least, where there is a warm start at all
 COLLAPSED = 0.5  # of the unconstrained gap after the warm start
 
 
-class GFB(DialClassifier):
+class GFB(ThresholdClassifier):
     """A network whose representation is learned for the dial.
 
     Trunk g and head z are trained as a bilevel problem (eq:bilevel_optim): the head
@@ -141,23 +141,7 @@ class GFB(DialClassifier):
         self.warm_start = warm_start
         self.random_state = random_state
 
-    def fit(self, X: Any, y: Any, *, sensitive_features: Any = None) -> Self:
-        """Train the network, and find the frontier on rows held out from training.
-
-        Parameters
-        ----------
-        X : DataFrame, array, torch Tensor or torch Dataset
-            Rows.
-        y : array-like
-            Labels: two classes of any type, the greater one being positive.
-        sensitive_features : array-like, Series or DataFrame
-            Group of each row: two groups.
-        """
-        with self._all_or_nothing():
-            return self._fit(X, y, sensitive_features)
-
     def _fit(self, X: Any, y: Any, sensitive_features: Any) -> Self:
-        """As :meth:`fit`; what it sets is taken back if it fails."""
         self._check_settings()
         rows = self._rows_to_fit(X, y, sensitive_features)
         if len(rows.names) > 2:
