@@ -10,12 +10,13 @@ from scipy.special import logit
 from fairdial import InvalidInputError, Network
 from fairdial.criteria import DEMOGRAPHIC_PARITY
 from fairdial.nn.fitting import (
-    TrainingRows,
+    Held,
     build,
+    dial_figures,
     find_device,
     interval_figures,
-    validation_figures,
 )
+from fairdial.nn.rows import TensorRows
 from fairdial.sweeping import sweep_codes
 
 # ---- theorem 1: what the dial gives back -------------------------------------------------------
@@ -84,18 +85,17 @@ def test_interval_figures_are_those_of_the_theorem() -> None:
 # ---- the score of an epoch ---------------------------------------------------------------------
 
 
-def held_rows(n: int = 400, seed: int = 0) -> tuple[np.ndarray, TrainingRows]:
+def held_rows(n: int = 400, seed: int = 0) -> tuple[np.ndarray, Held]:
     rng = np.random.default_rng(seed)
     codes = rng.integers(0, 2, n)
     z = rng.standard_normal(n) + 0.8 * (codes - 0.5)
     positive = rng.random(n) < 1.0 / (1.0 + np.exp(-2.0 * z))
-    everything = np.arange(n)
-    return z, TrainingRows(None, positive, codes, everything[:0], everything, 2)
+    return z, Held(TensorRows(torch.zeros(n, 1)), codes, positive, 2, DEMOGRAPHIC_PARITY)
 
 
 def test_the_dial_score_is_the_area_under_what_the_dial_delivers() -> None:
     z, data = held_rows()
-    found = validation_figures(z, data, DEMOGRAPHIC_PARITY, "dial")
+    found = dial_figures(z, data, "dial")
     frontier = sweep_codes(z, data.codes, data.positive, DEMOGRAPHIC_PARITY, (0, 1), min_count=1)
     tolerances = np.linspace(0.0, 1.0, 4001)
     states, _ = frontier.states.first_within(tolerances)
@@ -107,9 +107,9 @@ def test_the_dial_score_is_the_area_under_what_the_dial_delivers() -> None:
 
 def test_the_score_can_be_the_papers_hypervolume() -> None:
     z, data = held_rows()
-    found = validation_figures(z, data, DEMOGRAPHIC_PARITY, "hypervolume")
+    found = dial_figures(z, data, "hypervolume")
     assert found["score"] == found["hypervolume"]
-    other = validation_figures(z, data, DEMOGRAPHIC_PARITY, "dial")
+    other = dial_figures(z, data, "dial")
     assert found["hypervolume"] == other["hypervolume"]
     frontier = sweep_codes(z, data.codes, data.positive, DEMOGRAPHIC_PARITY, (0, 1), min_count=1)
     states, _ = frontier.states.first_within(np.linspace(0.0, frontier.gap[0], 50))
@@ -122,18 +122,16 @@ def test_the_score_can_be_the_papers_hypervolume() -> None:
 def test_better_scores_have_a_better_score() -> None:
     z, data = held_rows()
     noise = np.random.default_rng(1).standard_normal(len(z))
-    figures = [
-        validation_figures(z + level * noise, data, DEMOGRAPHIC_PARITY)["score"]
-        for level in (0.0, 1.0, 5.0)
-    ]
+    figures = [dial_figures(z + level * noise, data)["score"] for level in (0.0, 1.0, 5.0)]
     assert figures[0] > figures[1] > figures[2]
 
 
 def test_validation_rows_of_one_group_are_scored_by_accuracy() -> None:
     z, data = held_rows()
-    data.validation = np.flatnonzero(data.codes == 0)
-    found = validation_figures(z[data.validation], data, DEMOGRAPHIC_PARITY)
-    right = ((z > 0) == data.positive)[data.validation].mean()
+    one = data.codes == 0
+    data.codes, data.positive = data.codes[one], data.positive[one]
+    found = dial_figures(z[one], data)
+    right = ((z[one] > 0) == data.positive).mean()
     assert found == {"score": right, "accuracy": right}
 
 

@@ -102,7 +102,7 @@ def test_the_best_epochs_weights_are_kept() -> None:
         return {"score": next(scores)}
 
     state = train(step, batches, score, epochs=4)
-    assert state.best_epoch == 2
+    assert state.best_epoch == [2]
     for name, value in step.net.state_dict().items():
         assert torch.equal(value, seen[1][name])
 
@@ -112,12 +112,12 @@ def test_patience_ends_after_so_many_epochs_without_a_better_score() -> None:
     step, batches = parts()
     state = train(step, batches, lambda _: {"score": next(scores)}, epochs=6, patience=3)
     assert state.epoch == 5
-    assert state.best_epoch == 2
+    assert state.best_epoch == [2]
 
 
 def test_without_a_score_the_last_epoch_is_kept() -> None:
     step, batches = parts()
-    assert train(step, batches, no_score, epochs=3, patience=1).best_epoch == 3
+    assert train(step, batches, no_score, epochs=3, patience=1).best_epoch == [3]
 
 
 def test_a_callback_that_returns_true_ends_the_training() -> None:
@@ -140,7 +140,7 @@ def test_an_interrupt_keeps_the_best_weights() -> None:
     )
     short, its_batches = parts()
     train(short, its_batches, no_score, epochs=1)
-    assert state.best_epoch == 1
+    assert state.best_epoch == [1]
     assert same(step.net, short.net)
 
 

@@ -153,15 +153,15 @@ class FairBayes(ThresholdClassifier):
         masoba, steps = torch_module("masoba"), torch_module("steps")
         rate = find_criterion(self.criterion).rates[0]
 
-        def objective(shares: Any) -> Any:
-            return masoba.Objective(rate, shares, weight=1.0, gamma=network.gamma)
-
-        def make_step(net: Any, objective: Any, _: int) -> Any:
+        def make_step(net: Any, shares: Any, _: int) -> Any:
             return steps.PlainStep(
-                net, objective, rate=network.learning_rate, weight_decay=network.weight_decay
+                net,
+                masoba.Objective(rate, shares, weight=1.0, gamma=network.gamma),
+                rate=network.learning_rate,
+                weight_decay=network.weight_decay,
             )
 
-        fit_scorer(self, network, rows, make_step, objective)
+        fit_scorer(self, network, rows, make_step)
         return self._calibrate_held_out(rows)
 
     def _train(self, rows: FitRows, places: Rows) -> SklearnScorer:

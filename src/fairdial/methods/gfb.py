@@ -154,12 +154,10 @@ class GFB(ThresholdClassifier):
         rate = find_criterion(self.criterion).rates[0]
         weight = self.weight if len(rows.names) == 2 else 1.0
 
-        def objective(shares: Any) -> Any:
-            return masoba.Objective(
+        def make_step(net: Any, shares: Any, steps_per_epoch: int) -> Any:
+            objective = masoba.Objective(
                 rate, shares, weight=weight, gamma=network.gamma, hard=self.root == "hard"
             )
-
-        def make_step(net: Any, objective: Any, steps_per_epoch: int) -> Any:
             if len(rows.names) == 1:
                 return steps.PlainStep(
                     net, objective, rate=network.learning_rate, weight_decay=network.weight_decay
@@ -179,7 +177,7 @@ class GFB(ThresholdClassifier):
                 else 0,
             )
 
-        fit_scorer(self, network, rows, make_step, objective)
+        fit_scorer(self, network, rows, make_step)
         self._warn_of_its_workings()
         return self._calibrate_held_out(rows)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+from functools import partial
 from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any
 
@@ -180,13 +181,11 @@ class Network(BaseEstimator):  # type: ignore[misc]
             raise InvalidInputError("`shared` must be False with a `trunk` of your own, got True.")
 
 
-def fit_scorer(
-    model: DialClassifier, network: Network, rows: FitRows, make_step: Any, objective: Any
-) -> None:
-    """Train a network on the training rows of a fit; sets what the estimator has learned."""
+def prepare_fit(model: DialClassifier, network: Network, rows: FitRows) -> tuple[Any, int]:
+    """Rows of a fit as a network's inputs, with validation rows held out; and the seed."""
     if issparse(rows.X):
         raise InvalidInputError("`X` must be dense: sparse input is not supported by networks.")
-    again = getattr(model, "warm_start", False) and hasattr(model, "fitted_")
+    again = _goes_on(model)
     if network.checkpoint is not None:
         need("safetensors")
     for wish, asked in (("checkpoint", network.checkpoint is not None), ("warm_start", again)):
@@ -195,7 +194,7 @@ def fit_scorer(
                 f"`random_state` must be a whole number with `{wish}`, so that the same rows are "
                 f"held out again, got {model.random_state!r}."
             )
-    fitting, scoring = torch_module("fitting"), torch_module("scorer")
+    fitting = torch_module("fitting")
     rng = check_random_state(model.random_state)
     seed = int(rng.randint(2**31 - 1))
     network.check()
@@ -213,28 +212,44 @@ def fit_scorer(
             f"`sensitive_features` must hold the groups of the last fit where warm_start is set, "
             f"{model.trained_groups_}, got {rows.names}."
         )
+    encoder = model.encoder_ if again else None
+    return fitting.prepare(network, data, find_criterion(model.criterion), encoder), seed
+
+
+def fit_scorer(model: DialClassifier, network: Network, rows: FitRows, make_step: Any) -> None:
+    """Train one network on the training rows of a fit; sets what the estimator has learned.
+
+    ``make_step(net, shares, steps_per_epoch)`` is the method.
+    """
+    fitting, scoring = torch_module("fitting"), torch_module("scorer")
+    prepared, seed = prepare_fit(model, network, rows)
     fitted = fitting.fit_network(
         network,
-        data,
-        find_criterion(model.criterion),
-        make_step,
-        objective,
+        prepared,
+        fitting.Recipe(
+            make_step, partial(fitting.score_dial, by=network.score), told=describe(model)
+        ),
         seed=seed,
-        start=model.fitted_ if again else None,
-        settings=type(model).__name__ + _settings(model),
+        start=model.net_ if _goes_on(model) else None,
+        checkpoint=network.checkpoint,
     )
-    model.fitted_ = fitted
-    model.net_, model.encoder_, model.history_ = fitted.net, fitted.encoder, fitted.history
-    model.best_epoch_ = fitted.history.attrs["best_epoch"]
+    model.net_, model.encoder_, model.history_ = fitted.net, prepared.encoder, fitted.history
+    model.best_epoch_ = fitted.best_epoch[0]
     model.trained_groups_ = rows.names
-    model.scorer_ = scoring.NetScorer(fitted.net, fitted.rows)
+    model.scorer_ = scoring.NetScorer(fitted.net, prepared.encode)
 
 
-def _settings(model: DialClassifier) -> str:
-    """The method's own settings, without what others tell: network, seed, where the dial rests."""
+def _goes_on(model: DialClassifier) -> bool:
+    return bool(getattr(model, "warm_start", False)) and hasattr(model, "net_")
+
+
+def describe(model: DialClassifier) -> str:
+    """The method and its own settings, without what others tell: network, seed, the dial."""
     others = ("network", "estimator", "random_state", "tolerance", "recalibrate", "min_count")
     params = model.get_params(deep=False)
-    return repr(sorted((k, str(v)) for k, v in params.items() if k not in others))
+    return type(model).__name__ + repr(
+        sorted((k, str(v)) for k, v in params.items() if k not in others)
+    )
 
 
 def torch_module(name: str) -> ModuleType:

@@ -22,12 +22,11 @@ from fairdial.encoders import TableEncoder
 from fairdial.errors import InvalidInputError
 from fairdial.frontier import Frontier
 from fairdial.metrics import hypervolume
-from fairdial.nn.masoba import Objective
-from fairdial.nn.nets import DialNet, Head, MLPTrunk, ModuleStack
+from fairdial.nn.nets import DialNet, Film, Head, MLPTrunk, ModuleStack
 from fairdial.nn.rows import DatasetRows, PairedBatches, Rows, TensorRows
 from fairdial.nn.scorer import score_rows
 from fairdial.nn.steps import Step
-from fairdial.nn.training import train
+from fairdial.nn.training import Progress, train
 from fairdial.progress import Bar
 from fairdial.sweeping import sweep_codes
 
@@ -52,17 +51,91 @@ class TrainingRows:
 
 
 @dataclass
-class Fitted:
-    """A trained network, how rows become its inputs, and how training went."""
+class Prepared:
+    """Rows as a network's inputs, where it is trained."""
 
-    net: DialNet
+    data: TrainingRows
+    criterion: Criterion
     encoder: Any
-    history: pd.DataFrame
+    rows: Rows
     device: torch.device
 
-    def rows(self, X: Any) -> Rows:
-        """Rows as the network's inputs."""
+    def encode(self, X: Any) -> Rows:
+        """Other rows as the network's inputs."""
         return as_rows(X, self.encoder, self.device)
+
+    @property
+    def parts(self) -> list[Indices]:
+        """Training rows of each group."""
+        train = self.data.train
+        parts = [train[self.data.codes[train] == a] for a in range(self.data.n_groups)]
+        if any(len(part) == 0 for part in parts):
+            raise InvalidInputError("`sensitive_features` must leave training rows in every group.")
+        return parts
+
+    @property
+    def shares(self) -> NDArray[np.float64]:
+        """(K,) P(group, counted) of the training rows."""
+        label, positive = self.criterion.rates[0].counted, self.data.positive
+        counted = np.ones(len(positive), bool) if label is None else positive == bool(label)
+        return np.array([counted[part].sum() for part in self.parts]) / len(self.data.train)
+
+    @property
+    def held(self) -> Held:
+        """The validation rows."""
+        places = self.data.validation
+        return Held(
+            Part(self.rows, places),
+            self.data.codes[places],
+            self.data.positive[places],
+            self.data.n_groups,
+            self.criterion,
+        )
+
+
+@dataclass
+class Held:
+    """Validation rows."""
+
+    rows: Rows
+    codes: NDArray[np.integer[Any]]
+    positive: NDArray[np.bool_]
+    n_groups: int
+    criterion: Criterion
+
+
+@dataclass
+class Recipe:
+    """What makes a training one method's.
+
+    Attributes
+    ----------
+    make_step : callable
+        ``make_step(net, shares, steps_per_epoch)``.
+    score : callable
+        ``score(net, held)``: figures on validation rows, ``"score"`` among them.
+    runs : int
+        Settings that are trained side by side, from the same initial weights.
+    film : dict, optional
+        Arguments of the hyper-networks, where the net is modulated.
+    told : str
+        The method's own settings, for the checkpoint's key.
+    """
+
+    make_step: Callable[[DialNet, NDArray[np.float64], int], Step]
+    score: Callable[[DialNet, Held], dict[str, Any]]
+    runs: int = 1
+    film: dict[str, Any] | None = None
+    told: str = ""
+
+
+@dataclass
+class Fitted:
+    """A trained network, and how training went."""
+
+    net: DialNet
+    history: pd.DataFrame
+    best_epoch: list[int]
 
 
 def find_device(name: str) -> torch.device:
@@ -109,8 +182,19 @@ def fit_encoder(choice: Any, X: Any, train: Indices) -> Any:
     return clone(choice).fit(part)
 
 
-def build(network: Any, sample: Tensor, n_groups: int, seed: int) -> DialNet:
-    """A net with fresh weights; the same for the same settings and seed, whatever the method."""
+def build(
+    network: Any,
+    sample: Tensor,
+    n_groups: int,
+    seed: int,
+    *,
+    runs: int = 1,
+    film: dict[str, Any] | None = None,
+) -> DialNet:
+    """A net with fresh weights; the same for the same settings and seed, whatever the method.
+
+    All runs start with the same weights.
+    """
     generator = torch.Generator().manual_seed(seed)
     members = network.members
     nets = members * (1 if network.is_shared else n_groups)
@@ -130,7 +214,21 @@ def build(network: Any, sample: Tensor, n_groups: int, seed: int) -> DialNet:
         )
         width = network.hidden[-1]
     head = Head(nets, width, network.head, generator)
-    return DialNet(trunk, head, members=members, groups=n_groups, shared=network.is_shared)
+    widths = [*getattr(trunk, "active_widths", []), *head.active_widths]
+    if film is not None and not widths:
+        raise InvalidInputError("`network` must have a hidden layer in its head, got head=0.")
+    net = DialNet(
+        trunk,
+        head,
+        members=members,
+        groups=n_groups,
+        shared=network.is_shared,
+        film=None if film is None else Film(nets, widths, generator, **film),
+    )
+    if runs > 1:
+        copies = {name: p.repeat(runs, *[1] * (p.ndim - 1)) for name, p in net.named_parameters()}
+        net.put(copies, runs)
+    return net
 
 
 @torch.no_grad()
@@ -146,22 +244,24 @@ def _width(module: nn.Module, sample: Tensor) -> int:
     return int(features.flatten(1).shape[1])
 
 
-def validation_figures(
-    logits: NDArray[Any], data: TrainingRows, criterion: Criterion, by: str = "dial"
-) -> dict[str, float]:
+def score_dial(net: DialNet, held: Held, by: str = "dial") -> dict[str, float]:
+    """Score of a net's dial on validation rows."""
+    return dial_figures(score_rows(net, held.rows, held.codes), held, by)
+
+
+def dial_figures(logits: NDArray[Any], held: Held, by: str = "dial") -> dict[str, float]:
     """Score of the validation rows' frontier, and what the dial looks like on them.
 
     "hypervolume" is the paper's: 50 tolerances, reference (0, 1). It doesn't notice a net that is
     less accurate at loose tolerances than at strict ones; "dial", the area under the accuracy that
     the dial delivers at tolerances from 0 to 1, is the same where accuracy rises with the gap.
     """
-    held = data.validation
-    codes, positive = data.codes[held], data.positive[held]
-    names = tuple(range(data.n_groups))
+    codes, positive = held.codes, held.positive
+    names = tuple(range(held.n_groups))
     try:
-        frontier = sweep_codes(logits, codes, positive, criterion, names, min_count=1)
+        frontier = sweep_codes(logits, codes, positive, held.criterion, names, min_count=1)
     except InvalidInputError:  # too few rows for a frontier: accuracy alone
-        accuracy = float(((logits > 0) == positive).mean()) if len(held) else 0.0
+        accuracy = float(((logits > 0) == positive).mean())
         return {"score": accuracy, "accuracy": accuracy}
     gaps = np.linspace(0.0, frontier.gap[0], TOLERANCES)
     states, _ = frontier.states.first_within(gaps)
@@ -195,16 +295,25 @@ def interval_figures(
     }
 
 
+def prepare(
+    network: Any, data: TrainingRows, criterion: Criterion, encoder: Any = None
+) -> Prepared:
+    """Rows as inputs of a network; the encoder is fitted on the training rows, or given."""
+    network.check()
+    device = find_device(network.device)
+    if encoder is None:
+        encoder = fit_encoder(network.encoder, data.X, data.train)
+    return Prepared(data, criterion, encoder, as_rows(data.X, encoder, device), device)
+
+
 def fit_network(
     network: Any,
-    data: TrainingRows,
-    criterion: Criterion,
-    make_step: Callable[[DialNet, Objective, int], Step],
-    objective: Callable[[NDArray[np.float64]], Objective],
+    prepared: Prepared,
+    recipe: Recipe,
     *,
     seed: int,
-    start: Fitted | None = None,
-    settings: str = "",
+    start: DialNet | None = None,
+    checkpoint: Any = None,
 ) -> Fitted:
     """Train a network on the training rows, with early stopping on the validation rows.
 
@@ -212,41 +321,28 @@ def fit_network(
     ----------
     network : Network
         Settings.
-    data : TrainingRows
+    prepared : Prepared
         Rows, labels, groups.
-    criterion : Criterion
-        Whose frontier on the validation rows is scored.
-    make_step : callable
-        ``make_step(net, objective, steps_per_epoch)``.
-    objective : callable
-        ``objective(shares)``.
+    recipe : Recipe
+        The method.
     seed : int
         Of initial weights and batch order: shared between methods.
-    start : Fitted, optional
+    start : DialNet, optional
         Go on from this network.
-    settings : str
-        The method's own settings, for the checkpoint's key.
+    checkpoint : path, optional
+        Folder in which the state is kept.
     """
-    network.check()
-    device = find_device(network.device)
-    encoder = (
-        start.encoder if start is not None else fit_encoder(network.encoder, data.X, data.train)
-    )
-    rows = as_rows(data.X, encoder, device)
+    data, rows, device = prepared.data, prepared.rows, prepared.device
     y = torch.as_tensor(data.positive, dtype=torch.float32, device=device)
-    parts = [data.train[data.codes[data.train] == a] for a in range(data.n_groups)]
-    if any(len(part) == 0 for part in parts):
-        raise InvalidInputError("`sensitive_features` must leave training rows in every group.")
-    label = criterion.rates[0].counted
-    counted = np.ones(len(y), bool) if label is None else data.positive == bool(label)
-    shares = np.array([counted[part].sum() for part in parts]) / len(data.train)
+    parts = prepared.parts
     with torch.random.fork_rng(devices=[]), few_threads(network.trunk is None):
         torch.manual_seed(seed)
         sample = rows.take(torch.as_tensor(data.train[:2]))
-        net = build(network, sample, data.n_groups, seed).to(device)
+        net = build(network, sample, data.n_groups, seed, runs=recipe.runs, film=recipe.film)
+        net = net.to(device)
         if start is not None:
             try:
-                net.load_state_dict(start.net.state_dict())
+                net.load_state_dict(start.state_dict())
             except RuntimeError as error:
                 raise InvalidInputError(
                     "`warm_start` must be False where the network or the features are not those "
@@ -257,14 +353,14 @@ def fit_network(
         )
         if network.epoch == "long":  # few rows: epochs, patience and averages count in steps
             batches.steps = max(batches.steps, LEAST_STEPS)
-        step = make_step(net, objective(shares), batches.steps)
-        validation_rows = _Part(rows, data.validation)
+        key = _key(network, prepared, seed, recipe.told, net)
+        step = recipe.make_step(net, prepared.shares, batches.steps)
+        held = prepared.held
 
         def score(net: DialNet) -> dict[str, Any]:
-            if len(data.validation) == 0:
-                return {}  # nothing to choose by: the last epoch is kept
-            logits = score_rows(net, validation_rows, data.codes[data.validation])
-            return validation_figures(logits, data, criterion, network.score)
+            if len(held.rows) == 0:
+                return {"score": [0.0] * net.runs} if recipe.runs > 1 else {}
+            return recipe.score(net, held)
 
         state = train(
             step,
@@ -274,13 +370,23 @@ def fit_network(
             patience=network.patience,
             average=network.average,
             callbacks=network.callbacks or (),
-            checkpoint=network.checkpoint,
-            key=_key(network, data, criterion, seed, settings, rows, net),
+            checkpoint=checkpoint,
+            key=key,
             reporter=Bar("training", network.epochs, SHOWN) if network.verbose else None,
         )
-    history = pd.DataFrame(state.history).set_index("epoch")
-    history.attrs["best_epoch"] = state.best_epoch
-    return Fitted(net.eval(), encoder, history, device)
+    return Fitted(net.eval(), history_frame(state), state.best_epoch)
+
+
+def history_frame(state: Progress) -> pd.DataFrame:
+    """Figures by epoch; by run and epoch where there are several runs."""
+    if state.runs == 1:
+        return pd.DataFrame(state.history).set_index("epoch")
+    lines = [
+        {k: v[i] if isinstance(v, list) else v for k, v in record.items()}
+        for record in state.history
+        for i in range(len(record["run"]))
+    ]
+    return pd.DataFrame(lines).set_index(["run", "epoch"]).sort_index()
 
 
 @contextlib.contextmanager
@@ -295,7 +401,7 @@ def few_threads(small: bool) -> Iterator[None]:
         torch.set_num_threads(before)
 
 
-class _Part:
+class Part:
     """Some rows of others, by position."""
 
     def __init__(self, rows: Rows, places: Indices) -> None:
@@ -305,19 +411,13 @@ class _Part:
         return len(self._places)
 
     def take(self, index: Tensor) -> Tensor:
+        """(b, ...) the rows at these positions."""
         return self._rows.take(self._places[index])
 
 
-def _key(
-    network: Any,
-    data: TrainingRows,
-    criterion: Criterion,
-    seed: int,
-    settings: str,
-    rows: Rows,
-    net: DialNet,
-) -> str:
+def _key(network: Any, prepared: Prepared, seed: int, told: str, net: DialNet) -> str:
     """What makes a run different from others."""
+    data, rows = prepared.data, prepared.rows
     quiet = ("verbose", "callbacks", "checkpoint", "trunk", "encoder", "device")
     params = {k: v for k, v in network.get_params(deep=False).items() if k not in quiet}
     digest = hashlib.sha256()
@@ -331,5 +431,5 @@ def _key(
     digest.update(repr(net).encode())
     for weights in net.state_dict().values():  # where it starts: trunk, seed, warm start
         digest.update(weights.cpu().numpy().tobytes())
-    told = [__version__, params, criterion.name, seed, settings]
-    return digest.hexdigest()[:16] + json.dumps(told, default=str)
+    figures = [__version__, params, prepared.criterion.name, seed, told]
+    return digest.hexdigest()[:16] + json.dumps(figures, default=str)

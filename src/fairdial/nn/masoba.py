@@ -76,8 +76,9 @@ class Objective:
         scale = 1.0 / y.numel()  # mean of a group, then over groups
         return first.mul_(scale), second.mul_(scale)
 
-    def losses(self, logits: Tensor, y: Tensor) -> dict[str, Tensor]:
-        """L_pred and L_dist, for the record."""
+    def losses(self, logits: Tensor, y: Tensor, runs: int = 1) -> dict[str, Tensor]:
+        """L_pred and L_dist, for the record; one run's."""
+        assert runs == 1
         told = {"loss": focal(logits, y, self.gamma).value.mean()}
         if self.weight < 1.0:
             told["distance"] = torch.as_tensor(self._distance(logits, y)[0].mean())

@@ -3,7 +3,8 @@
 A :class:`DialNet` is a trunk g and a head z for each net of the stack (paper: one net a group).
 Rows come in paired batches, ``(G, B, ...)``: as many of either group. Net ``m * G + a`` of the
 stack is member m's net for group a; with a shared trunk, net m serves all groups and sees the group
-as an input.
+as an input. Several *runs* (the settings of a family) may train side by side in one stack: run r
+has the members ``r * M .. (r + 1) * M``.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 ALL = slice(None)
+Modulation = tuple[Tensor, Tensor]  # scale and shift of one layer's units, (S, 1, width) each
 
 
 class StackedLinear(nn.Module):
@@ -89,7 +91,13 @@ class MLPTrunk(nn.Module):
         self.norms = nn.ModuleList(StackedNorm(nets, w) for w in widths[1:-1]) if norm else None
         self.dropout, self.bare = dropout, bare
 
-    def forward(self, x: Tensor, nets: slice = ALL) -> Tensor:
+    @property
+    def active_widths(self) -> list[int]:
+        """Widths of the layers that an activation follows."""
+        widths = [layer.weight.shape[-1] for layer in self.layers]  # type: ignore[index]
+        return widths[: len(widths) - self.bare]  # type: ignore[return-value]
+
+    def forward(self, x: Tensor, nets: slice = ALL, film: Sequence[Modulation] = ()) -> Tensor:
         """(S, B, d) -> (S, B, f)."""
         last = len(self.layers) - 1
         for i, layer in enumerate(self.layers):
@@ -97,11 +105,72 @@ class MLPTrunk(nn.Module):
             if i == last and self.bare:
                 break
             x = torch.relu(x)
+            if film:
+                x = modulate(x, film[i])
             if self.norms is not None and i < last:
                 x = self.norms[i](x, nets)
             if self.dropout:
                 x = functional.dropout(x, self.dropout, self.training)
         return x
+
+
+def modulate(x: Tensor, film: Modulation) -> Tensor:
+    """Feature-wise linear modulation of activations (S, B, width)."""
+    scale, shift = film
+    return torch.relu(torch.addcmul(shift, x, scale))
+
+
+class Film(nn.Module):
+    """Scale and shift of every modulated layer, as functions of one number: hyper-networks.
+
+    Each layer has one hyper-network for its scale and one for its shift, in every net of the stack.
+
+    Parameters
+    ----------
+    nets : int
+        Nets in the stack.
+    widths : sequence of int
+        Of the modulated layers.
+    generator : torch.Generator
+        For the initial weights.
+    hidden, depth : int
+        Width and number of a hyper-network's hidden layers.
+    identity : bool
+        Start with scale 1 and shift 0, whatever the number: as the net without modulation.
+    """
+
+    def __init__(
+        self,
+        nets: int,
+        widths: Sequence[int],
+        generator: torch.Generator,
+        *,
+        hidden: int = 64,
+        depth: int = 2,
+        identity: bool = True,
+    ) -> None:
+        super().__init__()
+        self.nets = nets
+        sizes = [1] + [hidden] * depth
+        self.hidden = nn.ModuleList(
+            StackedLinear(2 * nets * len(widths), a, b, generator) for a, b in pairwise(sizes)
+        )
+        self.out = nn.ModuleList(StackedLinear(2 * nets, hidden, w, generator) for w in widths)
+        if identity:
+            with torch.no_grad():
+                for p in self.out.parameters():
+                    p.zero_()
+                for layer in self.out:
+                    layer.bias[:nets] = 1.0  # type: ignore[operator]
+
+    def forward(self, condition: Tensor) -> list[Modulation]:
+        """(S,) a number for each net -> scale and shift of each layer, (S, 1, width)."""
+        x = condition.repeat(2 * len(self.out)).view(-1, 1, 1)
+        for layer in self.hidden:
+            x = torch.relu(layer(x))
+        parts = x.view(len(self.out), 2 * self.nets, 1, -1)
+        both = [layer(part) for layer, part in zip(self.out, parts, strict=True)]
+        return [(b[: self.nets], b[self.nets :]) for b in both]
 
 
 class ModuleStack(nn.Module):
@@ -158,11 +227,21 @@ class Head(nn.Module):
             found += (layer.weight, layer.bias)
         return found
 
-    def forward(self, features: Tensor, nets: slice = ALL) -> Tensor:
+    @property
+    def active_widths(self) -> list[int]:
+        """Width of the hidden layer, if there is one."""
+        return [w.shape[-1] for w in self.weights[:-2:2]]
+
+    def forward(
+        self, features: Tensor, nets: slice = ALL, film: Sequence[Modulation] = ()
+    ) -> Tensor:
         """(S, B, f) -> (S, B)."""
         x = features
         for i, layer in enumerate(self.layers):
-            x = layer(torch.relu(x) if i else x, nets)
+            if i:
+                x = torch.relu(x)
+                x = modulate(x, film[i - 1]) if film else x
+            x = layer(x, nets)
         return x.squeeze(-1)
 
     def tangent(self, features: Tensor, w: Sequence[Tensor]) -> Tangent:
@@ -226,14 +305,32 @@ class DialNet(nn.Module):
         M and G.
     shared : bool
         One trunk and head a member, which see the group as an input (rows are flat then).
+    runs : int
+        Settings that are trained side by side; each has as many of the members.
+    film : Film, optional
+        Modulates the layers by a number that comes with the rows: those of the trunk where the
+        library knows them, and the head's.
     """
 
     def __init__(
-        self, trunk: nn.Module, head: nn.Module, *, members: int, groups: int, shared: bool = False
+        self,
+        trunk: nn.Module,
+        head: nn.Module,
+        *,
+        members: int,
+        groups: int,
+        shared: bool = False,
+        runs: int = 1,
+        film: Film | None = None,
     ) -> None:
         super().__init__()
-        self.trunk, self.head = trunk, head
-        self.members, self.groups, self.shared = members, groups, shared
+        self.trunk, self.head, self.film = trunk, head, film
+        self.members, self.groups, self.shared, self.runs = members, groups, shared, runs
+
+    @property
+    def copies(self) -> int:
+        """Nets of one member."""
+        return 1 if self.shared else self.groups
 
     def arrange(self, x: Tensor) -> Tensor:
         """Paired rows (G, B, ...) as the stack's inputs (S, B', ...)."""
@@ -245,9 +342,21 @@ class DialNet(nn.Module):
             return x
         return x.repeat(self.members, *([1] * (x.ndim - 1)))
 
-    def forward(self, x: Tensor) -> Tensor:
-        """(G, B, ...) -> (M, G, B) logits."""
-        return self.pairs(self.head(self.trunk(self.arrange(x))))
+    def forward(self, x: Tensor, condition: Tensor | None = None) -> Tensor:
+        """(G, B, ...) and, with ``film``, a number for each member (M,) -> (M, G, B) logits."""
+        inputs = self.arrange(x)
+        if condition is None:
+            return self.pairs(self.head(self.trunk(inputs)))
+        trunk, head = self._films(condition.repeat_interleave(self.copies), ALL)
+        features = self.trunk(inputs, ALL, trunk) if trunk else self.trunk(inputs)
+        return self.pairs(self.head(features, ALL, head))
+
+    def _films(self, condition: Tensor, nets: slice) -> tuple[list[Modulation], list[Modulation]]:
+        """What modulates the trunk's layers, and the head's, of some nets."""
+        assert self.film is not None
+        found = [(scale[nets], shift[nets]) for scale, shift in self.film(condition)]
+        split = len(found) - len(self.head.active_widths)  # type: ignore[arg-type]
+        return found[:split], found[split:]
 
     def pairs(self, logits: Tensor) -> Tensor:
         """(S, B') -> (M, G, B)."""
@@ -255,16 +364,77 @@ class DialNet(nn.Module):
 
     def flat(self, paired: Tensor) -> Tensor:
         """(M, G, B) -> (S, B')."""
-        return paired.reshape(self.members * (1 if self.shared else self.groups), -1)
+        return paired.reshape(self.members * self.copies, -1)
 
-    def of_group(self, x: Tensor, group: int) -> Tensor:
-        """(n, ...) rows of one group -> (M, n) logits."""
+    def _nets(self, group: int, run: int | None) -> tuple[slice, int]:
+        """Which nets score rows of a group, of all runs or of one; and how many they are."""
+        first, count = 0, self.members
+        if run is not None:
+            count = self.members // self.runs
+            first = run * count * self.copies
+        start = first + (0 if self.shared else group)
+        return slice(start, first + count * self.copies, self.copies), count
+
+    def features_of(self, x: Tensor, group: int, run: int | None = None) -> Tensor:
+        """(n, ...) rows of one group -> (M, n, f) features of an unmodulated trunk."""
+        nets, count = self._nets(group, run)
+        return self.trunk(self._marked(x, group).expand(count, *[-1] * x.ndim), nets)  # type: ignore[no-any-return]
+
+    def _marked(self, x: Tensor, group: int) -> Tensor:
+        """Rows of one group as the nets' input, (1, n, ...)."""
         if self.shared:
             mark = x.new_zeros(len(x), self.groups)
             mark[:, group] = 1.0
-            x, nets = torch.cat((x, mark), dim=-1), ALL
-        else:
-            nets = slice(group, None, self.groups)
-        stack = x.unsqueeze(0).expand(self.members, *x.shape)
-        logits: Tensor = self.head(self.trunk(stack, nets), nets)
+            x = torch.cat((x, mark), dim=-1)
+        return x.unsqueeze(0)
+
+    def of_group(
+        self,
+        x: Tensor,
+        group: int,
+        run: int | None = None,
+        condition: float | None = None,
+        *,
+        features: bool = False,
+    ) -> Tensor:
+        """(n, ...) rows of one group -> (M, n) logits, of all runs' members or of one run's.
+
+        With ``features``, x is what :meth:`features_of` gave.
+        """
+        nets, count = self._nets(group, run)
+        trunk: list[Modulation] = []
+        head: list[Modulation] = []
+        if condition is not None:
+            number = x.new_full((self.members * self.copies,), condition)
+            trunk, head = self._films(number, nets)
+        if not features:
+            stack = self._marked(x, group).expand(count, *[-1] * x.ndim)
+            x = self.trunk(stack, nets, trunk) if trunk else self.trunk(stack, nets)
+        logits: Tensor = self.head(x, nets, head)
         return logits
+
+    # ---- runs ----------------------------------------------------------------------------------
+
+    def keep(self, runs: Sequence[int]) -> None:
+        """Go on with some of the runs only."""
+        for p in self.parameters():
+            p.data, p.grad = take_runs(p.data, self.runs, runs), None
+        self.members = self.members // self.runs * len(runs)
+        self.runs = len(runs)
+
+    @torch.no_grad()
+    def put(self, weights: dict[str, Tensor], runs: int) -> None:
+        """Take the weights of so many runs in, however many there are now."""
+        self.members = self.members // self.runs * runs
+        self.runs = runs
+        if runs == 1:
+            self.load_state_dict(weights)
+            return
+        for name, p in self.named_parameters():
+            p.data, p.grad = weights[name].clone(), None
+
+
+def take_runs(stacked: Tensor, runs: int, kept: Sequence[int]) -> Tensor:
+    """Some runs' part of a tensor whose first axis goes through all of them."""
+    apart = stacked.view(runs, -1, *stacked.shape[1:])
+    return apart[list(kept)].flatten(0, 1)

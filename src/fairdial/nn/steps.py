@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
 
 from fairdial.errors import DivergedError
 from fairdial.nn.masoba import Directions, GaussNewton, Objective, directions, dot, residual
-from fairdial.nn.nets import DialNet, Head
+from fairdial.nn.nets import DialNet, Head, take_runs
 
 FIRST_ROUNDS = 10  # power iterations before the first scaled step
 CURVATURE_EVERY = 10  # steps between power iterations of aux="scaled"
@@ -31,16 +31,24 @@ def make_optimizer(parts: list[dict[str, Any]], name: str) -> torch.optim.Optimi
     return torch.optim.SGD(parts, fused=fused)
 
 
-def _set_grads(params: list[nn.Parameter], grads: list[Tensor]) -> None:
+def set_grads(params: list[nn.Parameter], grads: list[Tensor]) -> None:
+    """What the optimiser will take for gradients."""
     for p, g in zip(params, grads, strict=True):
         p.grad = g
 
 
-def _match_strides(params: list[nn.Parameter]) -> None:
+def match_strides(params: list[nn.Parameter]) -> None:
     """Fused optimisers are silently wrong where a gradient's strides differ from its weight's."""
     for p in params:
         if p.grad is not None and p.grad.stride() != p.stride():
             p.grad = torch.empty_like(p).copy_(p.grad)
+
+
+class Losses(Protocol):
+    """Tells the losses of logits, for the record."""
+
+    def losses(self, logits: Tensor, y: Tensor, runs: int = 1) -> dict[str, Tensor]:
+        """By name: one number, or one for each of several runs."""
 
 
 class Step(ABC):
@@ -48,7 +56,7 @@ class Step(ABC):
 
     net: DialNet
 
-    objective: Objective
+    objective: Losses
 
     @abstractmethod
     def __call__(self, x: Tensor, y: Tensor) -> Tensor:
@@ -69,6 +77,16 @@ class Step(ABC):
         """Figures of the inner workings, once an epoch."""
         return {}
 
+    def keep(self, runs: Sequence[int]) -> None:
+        """Go on with some of the net's runs only."""
+        before = self.net.runs
+        self.net.keep(runs)
+        for optimizer in self.optimizers().values():
+            for entries in optimizer.state.values():
+                for name, value in entries.items():
+                    if isinstance(value, Tensor) and value.ndim:
+                        entries[name] = take_runs(value, before, runs)
+
     def check(self) -> None:
         """Raise where the state has stopped being finite."""
         _refuse_nonfinite(self.net.parameters(), "the network", "learning_rate")
@@ -86,6 +104,8 @@ def _refuse_nonfinite(tensors: Any, what: str, rate: str) -> None:
 class PlainStep(Step):
     """Empirical risk minimisation: eq:l_pred in every group, all weights at once."""
 
+    objective: Objective
+
     def __init__(
         self, net: DialNet, objective: Objective, *, rate: float, weight_decay: float = 0.0
     ) -> None:
@@ -101,7 +121,7 @@ class PlainStep(Step):
         logits = self.net(x)
         fixed: Tensor = logits.detach()
         logits.backward(self.objective.prediction(fixed, y)[0])
-        _match_strides(self._params)
+        match_strides(self._params)
         self._optimizer.step()
         return fixed
 
@@ -139,6 +159,8 @@ class BilevelStep(Step):
     directions : callable
         Where the three directions come from.
     """
+
+    objective: Objective
 
     def __init__(
         self,
@@ -188,9 +210,9 @@ class BilevelStep(Step):
             p.grad = None
         warm = self._count < self._warm_steps
         d = self._directions(self.net, x, y, self.w, self._plain if warm else self.objective)
-        _match_strides(self.trunk)
+        match_strides(self.trunk)
         fresh = self._average()
-        _set_grads(self.head, d.inner)
+        set_grads(self.head, d.inner)
         if not warm:
             with torch.no_grad():
                 self._auxiliary_step(d)
@@ -208,7 +230,7 @@ class BilevelStep(Step):
         fresh = [p.grad if p.grad is not None else torch.zeros_like(p) for p in self.trunk]
         if self.average_first:
             torch._foreach_lerp_(self.h, fresh, self.theta)
-        _set_grads(self.trunk, [h.clone() for h in self.h])  # a copy: the optimiser may change it
+        set_grads(self.trunk, [h.clone() for h in self.h])  # a copy: the optimiser may change it
         return None if self.average_first else fresh
 
     @property

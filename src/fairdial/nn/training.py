@@ -14,13 +14,13 @@ import torch
 from torch import Tensor, nn
 
 from fairdial.errors import CheckpointError
-from fairdial.nn.nets import DialNet
+from fairdial.nn.nets import DialNet, take_runs
 from fairdial.nn.rows import PairedBatches
 from fairdial.nn.steps import Step
 from fairdial.progress import Reporter, Silent
 
 CHECKPOINT = "checkpoint.safetensors"
-FORMAT = 1
+FORMAT = 2
 TOLD_EVERY = 8  # batches
 
 
@@ -33,14 +33,36 @@ class Callback(Protocol):
 
 @dataclass
 class Progress:
-    """Where a training stands."""
+    """Where a training stands, with all its runs.
 
+    The runs of a stack stop each by itself; those that have stopped leave the stack.
+    """
+
+    runs: int = 1
     epoch: int = 0
-    best_epoch: int = -1
-    best_score: float = -float("inf")
+    held: list[int] = field(default_factory=list)  # runs that are in the net
+    finished: bool = False
+    best_epoch: list[int] = field(default_factory=list)  # (R,) -1: none yet
+    best_score: list[float] = field(default_factory=list)  # (R,)
     history: list[dict[str, Any]] = field(default_factory=list)
     best: dict[str, Tensor] = field(default_factory=dict)
-    finished: bool = False
+
+    def __post_init__(self) -> None:
+        self.held = self.held or list(range(self.runs))
+        self.best_epoch = self.best_epoch or [-1] * self.runs
+        self.best_score = self.best_score or [-float("inf")] * self.runs
+
+    def take(self, net: DialNet, better: Sequence[int]) -> None:
+        """Keep the weights of the runs at these places of the net."""
+        weights = net.state_dict()
+        if self.runs == 1 or not self.best:
+            self.best = {name: tensor.detach().clone() for name, tensor in weights.items()}
+            return
+        runs = [self.held[i] for i in better]
+        for name, tensor in weights.items():
+            kept = self.best[name].view(self.runs, -1, *tensor.shape[1:])
+            fresh = tensor.detach().view(len(self.held), -1, *tensor.shape[1:])
+            kept[runs] = fresh[list(better)]
 
 
 class Averager:
@@ -73,6 +95,10 @@ class Averager:
         for p, value in zip(self._weights, kept, strict=True):
             p.copy_(value)
 
+    def keep(self, runs: int, kept: Sequence[int]) -> None:
+        """Go on with some of the net's runs only."""
+        self._mean = [take_runs(mean, runs, kept) for mean in self._mean]
+
     def tensors(self) -> dict[str, Tensor]:
         """For checkpoints."""
         return {"steps": self._steps} | {f"mean{i}": m for i, m in enumerate(self._mean)}
@@ -101,11 +127,11 @@ def train(
         Where batches come from; ``batches.steps`` make an epoch.
     score : callable
         ``score(net)``: figures on validation rows, ``"score"`` among them, the higher the better;
-        without one the last epoch is the best.
+        without one the last epoch is the best. Lists, one figure a run, where there are several.
     epochs : int
         At most so many.
     patience : int, optional
-        Stop after so many epochs without a better score.
+        A run stops after so many epochs without a better score.
     average : float, optional
         Score and keep the moving average of the weights over about so many epochs.
     callbacks : sequence
@@ -123,7 +149,8 @@ def train(
     DivergedError
         The state stopped being finite.
     """
-    net, state = step.net, Progress()
+    net = step.net
+    state = Progress(runs=net.runs)
     averager = None if average is None else Averager(net, average * batches.steps)
     file = None if checkpoint is None else Path(checkpoint) / CHECKPOINT
     if file is not None and file.exists():
@@ -132,7 +159,7 @@ def train(
     try:
         with reporter or Silent() as shown:
             for record in state.history:
-                shown.advance(record)
+                shown.advance(_means(record))
             while not state.finished and state.epoch < epochs:
                 record = _epoch(step, batches, averager)
                 kept = averager.swap() if averager is not None else None
@@ -140,32 +167,79 @@ def train(
                 state.epoch += 1
                 record |= {"epoch": state.epoch, "seconds": time.perf_counter() - start}
                 record.setdefault("score", float(state.epoch))
+                if state.runs > 1:
+                    record["run"] = list(state.held)
                 state.history.append(record)
-                warm = (
-                    record.get("warm", 0.0) == 1.0
-                )  # not yet the method: kept only for want of better
-                first = not warm and (state.best_epoch < 0 or was_warm(state))
-                if record["score"] > state.best_score or not state.best or first:
-                    state.best_score, state.best_epoch = record["score"], state.epoch
-                    state.best = {k: v.detach().clone() for k, v in net.state_dict().items()}
+                _keep_best(state, net, record)
                 if averager is not None and kept is not None:
                     averager.restore(kept)
                 stop = [call.on_epoch_end(state.epoch, dict(record), net) for call in callbacks]
-                waited = 0 if warm else state.epoch - state.best_epoch
-                state.finished = any(stop) or (patience is not None and waited >= patience)
+                _drop_finished(state, step, averager, patience, stopped=any(stop))
                 if file is not None:
                     _save(file, key, state, step, batches, averager)
-                shown.advance(record)
+                shown.advance(_means(record))
     except KeyboardInterrupt:
         if not state.best:
             raise
-    net.load_state_dict(state.best)
+    net.put(state.best, state.runs)
     return state
+
+
+def _keep_best(state: Progress, net: DialNet, record: dict[str, Any]) -> None:
+    """Keep the weights of every run whose score is its best."""
+    scores = record["score"] if state.runs > 1 else [record["score"]]
+    first = not _is_warm(record) and (state.best_epoch[0] < 0 or was_warm(state))
+    better = [
+        i
+        for i, run in enumerate(state.held)
+        if scores[i] > state.best_score[run] or state.best_epoch[run] < 0 or first
+    ]
+    for i in better:
+        run = state.held[i]
+        state.best_score[run], state.best_epoch[run] = scores[i], state.epoch
+    if better:
+        state.take(net, better)
+
+
+def _drop_finished(
+    state: Progress,
+    step: Step,
+    averager: Averager | None,
+    patience: int | None,
+    *,
+    stopped: bool,
+) -> None:
+    """Take the runs that have waited long enough out of the stack."""
+    left = list(range(len(state.held)))
+    if patience is not None and not _is_warm(state.history[-1]):
+        left = [
+            i for i, run in enumerate(state.held) if state.epoch - state.best_epoch[run] < patience
+        ]
+    state.finished = stopped or not left
+    if not state.finished and len(left) < len(state.held):
+        _reduce(step, averager, left)
+        state.held = [state.held[i] for i in left]
+
+
+def _reduce(step: Step, averager: Averager | None, kept: Sequence[int]) -> None:
+    if averager is not None:
+        averager.keep(step.net.runs, kept)
+    step.keep(kept)
+
+
+def _is_warm(record: dict[str, Any]) -> bool:
+    """Whether an epoch was not yet the method: kept only for want of better."""
+    return bool(record.get("warm", 0.0) == 1.0)
+
+
+def _means(record: dict[str, Any]) -> dict[str, Any]:
+    """Figures of all runs as their mean, to be shown."""
+    return {k: sum(v) / len(v) if isinstance(v, list) and v else v for k, v in record.items()}
 
 
 def was_warm(state: Progress) -> bool:
     """Whether the best epoch so far belongs to the warm start."""
-    return bool(state.history[state.best_epoch - 1].get("warm", 0.0) == 1.0)
+    return _is_warm(state.history[state.best_epoch[0] - 1])
 
 
 def _epoch(step: Step, batches: PairedBatches, averager: Averager | None) -> dict[str, Any]:
@@ -176,13 +250,13 @@ def _epoch(step: Step, batches: PairedBatches, averager: Averager | None) -> dic
     for i in range(batches.steps):
         logits = step(x, y)
         if i % TOLD_EVERY == 0:
-            told.append(step.objective.losses(logits, y))
+            told.append(step.objective.losses(logits, y, step.net.runs))
         if averager is not None:
             averager.update()
         if i + 1 < batches.steps:
             x, y = batches.next()
     step.check()
-    record = {name: float(sum(t[name] for t in told)) / len(told) for name in told[0]}
+    record = {name: torch.stack([t[name] for t in told]).mean(dim=0).tolist() for name in told[0]}
     return record | step.diagnose(x, y)
 
 
@@ -231,6 +305,7 @@ def _save(
         "epoch": state.epoch,
         "best_epoch": state.best_epoch,
         "best_score": state.best_score,
+        "held": state.held,
         "finished": state.finished,
         "history": state.history,
     }
@@ -263,6 +338,8 @@ def _restore(
     for name, tensor in tensors.items():
         piece, _, entry = name.partition("/")
         pieces.setdefault(piece, {})[entry] = tensor
+    if len(told["held"]) < step.net.runs:
+        _reduce(step, averager, told["held"])
     step.net.load_state_dict(pieces["net"])
     step.restore(pieces.get("step", {}))
     batches.restore(pieces["batches"])
@@ -273,6 +350,8 @@ def _restore(
     for name, optimizer in step.optimizers().items():
         _restore_optimizer(optimizer, pieces.get(f"optimizer-{name}", {}))
     return Progress(
+        runs=len(told["best_epoch"]),
+        held=told["held"],
         epoch=told["epoch"],
         best_epoch=told["best_epoch"],
         best_score=told["best_score"],
