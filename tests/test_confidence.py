@@ -114,6 +114,17 @@ def test_the_inner_tolerance_is_the_boundary_of_the_bound(counts, tolerance, alp
     assert exceedance(counts, tolerance, inner + lattice) > alpha
 
 
+@pytest.mark.parametrize("counts", [(3431, 3439), (500, 499), (1000, 1001)])
+def test_groups_that_are_nearly_equal_pay_the_usual_price(counts):
+    """Their steps are tiny and the worst base rate drifts with the inner tolerance."""
+    usual = 0.82 * np.sqrt(1 / counts[0] + 1 / counts[1])
+    for tolerance in np.linspace(1.5 * usual, 0.3, 12).tolist():
+        inner = inner_tolerance(counts, tolerance, 0.05)
+        assert tolerance - inner == pytest.approx(usual, rel=0.08)
+        assert exceedance(counts, tolerance, inner) <= 0.05
+        assert exceedance(counts, tolerance, inner + 1e-4) > 0.05
+
+
 @pytest.mark.parametrize(
     ("n", "declared", "whole"),
     [(500, 0.052, 0.132), (5_000, 0.0164, 0.042), (50_000, 0.0052, 0.013)],

@@ -685,6 +685,26 @@ def test_groups_that_stand_level_fall_together_or_not_at_all():
     assert point.selection_rate.tolist() == [1.0, 1.0, 1.0]
 
 
+@pytest.mark.parametrize("criterion", CRITERIA)
+def test_the_first_certifiable_state_is_found_as_by_looking_at_one_after_the_other(criterion):
+    found = 0
+    for seed in range(30):
+        logits, codes, y = draw(tied if seed % 2 else continuous, seed, smallest=5)
+        y = with_counted_rows(criterion, codes, y)
+        path = sweep(logits, codes, y, criterion=criterion, min_count=1).states
+        for states in (path, path.take(np.arange(0, len(path), 3))):
+            wishes = np.concatenate((TOLERANCES, states.gap))
+            first, feasible = states.first_certifiable(wishes)
+            for wish, state, able in zip(wishes, first, feasible, strict=True):
+                expected = [
+                    i for i in range(len(states)) if states.certifiable[i] and states.gap[i] <= wish
+                ]
+                assert able == bool(expected)
+                assert not able or state == expected[0]
+                found += able
+    assert found > 100
+
+
 def test_one_group_has_no_gap():
     point = sweep([1.0, -1.0, 0.5], ["a", "a", "a"], [1, 0, 0], min_count=1).at(0.0)
     assert point.gap == 0

@@ -35,6 +35,7 @@ EXPORTED = {
         "UnknownGroupError",
         "criterion",
         "make_group_scorer",
+        "measure",
         "paper_settings",
         "proba_to_logits",
         "sweep",

@@ -18,23 +18,29 @@ from fairdial.errors import (
     UnknownGroupError,
 )
 from fairdial.frontier import Frontier
+from fairdial.methods.epo import EPO
 from fairdial.methods.fairbayes import FairBayes
+from fairdial.methods.fairbinn import FairBiNN
 from fairdial.methods.gfb import GFB
 from fairdial.methods.network import Network
 from fairdial.methods.presets import paper_settings
 from fairdial.methods.scoring import make_group_scorer
+from fairdial.methods.yoto import YOTO
 from fairdial.points import Point, Points
 from fairdial.scorers import proba_to_logits
-from fairdial.sweeping import sweep
+from fairdial.sweeping import measure, sweep
 
 __all__ = [
+    "EPO",
     "GFB",
+    "YOTO",
     "BiasedScoresWarning",
     "CannotCertifyError",
     "CheckpointError",
     "Criterion",
     "DivergedError",
     "FairBayes",
+    "FairBiNN",
     "FairdialError",
     "FairdialWarning",
     "Frontier",
@@ -50,6 +56,7 @@ __all__ = [
     "UnknownGroupError",
     "criterion",
     "make_group_scorer",
+    "measure",
     "paper_settings",
     "proba_to_logits",
     "sweep",

@@ -69,21 +69,67 @@ def check_scores(
 
     With ``nan=False`` the caller looks for NaN itself, in a pass that it makes anyway.
     """
-    array = as_vector(logits, name)
+    array = _as_real(as_vector(logits, name), name)
+    if nan and np.isnan(array).any():
+        raise_nan(array, name)
+    return array
+
+
+def _as_real(given: NDArray[Any], name: str) -> NDArray[np.floating[Any]]:
+    """Single precision stays what it is (half joins it), other real numbers become double."""
+    array = given
     if array.dtype == object:
-        array = np.array([v if isinstance(v, (numbers.Real, np.bool_)) else None for v in array])
+        real = [v if isinstance(v, (numbers.Real, np.bool_)) else None for v in array.flat]
+        array = np.array(real).reshape(array.shape)
     if array.dtype != np.bool_ and not np.issubdtype(array.dtype, np.number):
-        kind = next((v for v in np.asarray(logits).ravel() if not isinstance(v, numbers.Real)), "?")
+        kind = next((v for v in given.flat if not isinstance(v, numbers.Real)), "?")
         raise InvalidInputError(f"`{name}` must hold real numbers, got values like {kind!r}.")
     if np.iscomplexobj(array):
         raise InvalidInputError(f"`{name}` must hold real numbers, got complex ones.")
     if array.dtype == np.float16:
-        array = array.astype(np.float32)
-    elif array.dtype not in (np.float32, np.float64):
-        array = array.astype(np.float64)
-    if nan and np.isnan(array).any():
-        raise_nan(array, name)
+        return array.astype(np.float32)
+    return array if array.dtype in (np.float32, np.float64) else array.astype(np.float64)
+
+
+def check_margins(margins: Any, name: str = "margins") -> NDArray[np.floating[Any]]:
+    """Real numbers without NaN, one line a setting and one column a row."""
+    try:
+        array = np.asarray(margins)
+    except ValueError:
+        raise InvalidInputError(
+            f"`{name}` must have one line a setting, got lines of different lengths."
+        ) from None
+    if np.ma.is_masked(margins):
+        raise InvalidInputError(f"`{name}` must not be masked; fill or leave out those rows.")
+    if array.ndim != 2 or array.size == 0:
+        raise InvalidInputError(
+            f"`{name}` must have one line a setting and one column a row, at least one of each, "
+            f"got an array of shape {array.shape}."
+        )
+    array = _as_real(array, name)
+    if np.isnan(array.max()):
+        line, row = np.argwhere(np.isnan(array))[0]
+        raise InvalidInputError(
+            f"`{name}` must not hold NaN, got some (the first in line {line}, row {row})."
+        )
     return array
+
+
+def check_settings(settings: Any, size: int) -> NDArray[np.float64]:
+    """One number for each line of margins, no two the same; 0, 1, 2, ... if none are given."""
+    if settings is None:
+        return np.arange(size, dtype=np.float64)
+    values = check_scores(settings, "settings").astype(np.float64)
+    if len(values) != size:
+        raise InvalidInputError(
+            f"`settings` must hold one number for each line of `margins` ({size}), got "
+            f"{len(values)}."
+        )
+    if len(np.unique(values)) < size:
+        ordered = np.sort(values)
+        twice = ordered[1:][ordered[1:] == ordered[:-1]][0]
+        raise InvalidInputError(f"`settings` must differ from each other, got {twice:g} twice.")
+    return values
 
 
 def raise_nan(array: NDArray[np.floating[Any]], name: str) -> None:

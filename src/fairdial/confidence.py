@@ -9,6 +9,9 @@ their proofs are in ``docs/confidence.md``.
   :func:`exceedance`. No union bound is needed, because the disparity is monotone along the path.
 - *The whole dial at once, any number of groups* (theorem 2): all rates of all states are within
   :func:`uniform_margin` of the population's, so the tolerance may be chosen after looking.
+- *A family of fixed settings, measured one by one* (theorem 3): each pays for a share of the doubt.
+  The tolerance may be chosen after looking here too: with two groups by :func:`exceedance` of the
+  family, and for any number by :func:`finite_margin`.
 """
 
 from __future__ import annotations
@@ -26,9 +29,11 @@ Floats = NDArray[np.float64]
 WINDOW = 7.0  # standard deviations of a binomial that are summed; what is left is below 1e-11
 ROUGH, MOST = 8.0, 4000
 COARSE, FINE = 17, 7  # grid of base rates, first over all of them, then twice around the worst
+ROUNDS = 3  # of solving for the inner tolerance at a fixed base rate
+CLOSE = 1e-5  # first step back from there
 NEGLIGIBLE = 1e-9  # tails that Hoeffding's inequality puts below this are not computed exactly
 RESOLUTION = 1e-4  # of the smallest tolerance that is told
-ROUNDING = 1e-9  # of counts: ties at the inner tolerance are counted as exceeding, not as held
+ROUNDING = 1e-9  # of counts and gaps: ties at the inner tolerance count as exceeding, not as held
 
 
 def _binomial_pmf(k: Floats, n: int, p: Floats) -> Floats:
@@ -84,7 +89,7 @@ def _worst_base(n_high: int, n_low: int, gap: float, seen: float) -> tuple[float
             best, worst = float(grid[i]), float(missed[i])
         step = (high - low) / (points - 1)
         low, high = max(0.0, best - step), min(1.0 - gap, best + step)
-    return best, worst
+    return best, max(worst, NEGLIGIBLE)  # the sums leave a little out: less can't be told apart
 
 
 @lru_cache(maxsize=4096)
@@ -93,7 +98,9 @@ def _crossed(n_high: int, n_low: int, tolerance: float) -> float:
     return _worst_base(n_high, n_low, tolerance, 0.0)[1]
 
 
-def exceedance(counts: tuple[int, int], tolerance: float, inner: float) -> float:
+def exceedance(
+    counts: tuple[int, int], tolerance: float, inner: float, family: int | None = None
+) -> float:
     """Bound on P(population gap > tolerance) when the state was chosen for ``inner``.
 
     Parameters
@@ -104,6 +111,8 @@ def exceedance(counts: tuple[int, int], tolerance: float, inner: float) -> float
         The declared tolerance.
     inner : float
         The tolerance that the state keeps on the calibration rows.
+    family : int, optional
+        The state was chosen among so many settings, fixed beforehand; without, on a path.
 
     Examples
     --------
@@ -115,18 +124,17 @@ def exceedance(counts: tuple[int, int], tolerance: float, inner: float) -> float
     """
     if inner > tolerance:
         return 1.0
-    first, second = counts  # theorem 1: the worse of the two orientations of the groups
-    return min(
-        1.0,
-        max(
-            _worst_base(first, second, tolerance, inner)[1] + _crossed(second, first, tolerance),
-            _worst_base(second, first, tolerance, inner)[1] + _crossed(first, second, tolerance),
-        ),
-    )
+    rows = max(counts), min(counts)  # which of the groups is higher makes no difference
+    missed = _worst_base(*rows, tolerance, inner)[1]
+    if family is not None:  # theorem 3
+        return min(1.0, family * missed)
+    return min(1.0, missed + _crossed(*rows, tolerance))
 
 
 @lru_cache(maxsize=4096)
-def inner_tolerance(counts: tuple[int, int], tolerance: float, alpha: float) -> float:
+def inner_tolerance(
+    counts: tuple[int, int], tolerance: float, alpha: float, family: int | None = None
+) -> float:
     """The largest inner tolerance with :func:`exceedance` at most ``alpha``; negative: none.
 
     Examples
@@ -135,24 +143,31 @@ def inner_tolerance(counts: tuple[int, int], tolerance: float, alpha: float) -> 
     >>> round(0.1 - inner_tolerance((5000, 5000), 0.1, 0.05), 3)
     0.016
     """
-    if exceedance(counts, tolerance, 0.0) > alpha:
+    if exceedance(counts, tolerance, 0.0, family) > alpha:
         return -1.0
+    rows = max(counts), min(counts)
+    level = alpha - _crossed(*rows, tolerance) if family is None else alpha / family
+    near = max(tolerance - _hoeffding_margin(counts, level), 0.0)
     low, high = 0.0, tolerance
-    first, second = counts
-    for _ in range(8):  # the worst base rate hardly moves: solve for it, then check the supremum
-        sides = []
-        for n_high, n_low in ((first, second), (second, first)):
-            base = np.array([_worst_base(n_high, n_low, tolerance, high)[0]])
-            sides.append((n_high, n_low, base, _crossed(n_low, n_high, tolerance)))
-        inside, outside = low, high
+    for _ in range(ROUNDS):  # the worst base rate hardly moves: solve for it, then check
+        base = np.array([_worst_base(*rows, tolerance, near)[0]])
+        near, outside = low, high
         for _ in range(30):
-            middle = (inside + outside) / 2
-            bound = max(_missed(h, lo, tolerance, middle, base)[0] + c for h, lo, base, c in sides)
-            inside, outside = (middle, outside) if bound <= alpha else (inside, middle)
-        if exceedance(counts, tolerance, inside) <= alpha:
-            return inside
-        high = inside
-    return low
+            middle = (near + outside) / 2
+            enough = _missed(*rows, tolerance, middle, base)[0] <= level
+            near, outside = (middle, outside) if enough else (near, middle)
+        if exceedance(counts, tolerance, near, family) <= alpha:
+            return max(near - ROUNDING, 0.0)  # clear of the next gap that counts can make
+        high = near
+    step = CLOSE  # it drifts: look back from what is just too much, at the supremum itself
+    while high - step > low and exceedance(counts, tolerance, high - step, family) > alpha:
+        high, step = high - step, 2 * step
+    low = max(low, high - step)
+    while high - low > 0.5 / (rows[0] * rows[1]):  # nothing changes between two gaps of counts
+        middle = (low + high) / 2
+        enough = exceedance(counts, tolerance, middle, family) <= alpha
+        low, high = (middle, high) if enough else (low, middle)
+    return max(low - ROUNDING, 0.0)
 
 
 def uniform_margin(counts: tuple[int, ...], alpha: float) -> float:
@@ -173,16 +188,44 @@ def uniform_margin(counts: tuple[int, ...], alpha: float) -> float:
     return margins[-1] + margins[-2]
 
 
-def smallest_tolerance(counts: tuple[int, int], alpha: float, inner: float) -> float:
+def finite_margin(counts: tuple[int, ...], alpha: float, family: int) -> float:
+    """How far the population gap can lie above the one on the rows, for a family of settings.
+
+    Hoeffding's inequality for the two groups that are farthest apart in the population, ``alpha``
+    shared equally by the settings; the two smallest groups bound every pair.
+
+    Examples
+    --------
+    >>> from fairdial.confidence import finite_margin
+    >>> round(finite_margin((5000, 5000), 0.05, 20), 3)
+    0.035
+    """
+    return _hoeffding_margin(counts, alpha / family)
+
+
+def _hoeffding_margin(counts: tuple[int, ...], level: float) -> float:
+    """What a difference of two groups' rates is off by with at most this probability, one way."""
+    smallest = sorted(counts)[:2]
+    if len(smallest) < 2:
+        return 0.0
+    return math.sqrt(sum(1 / m for m in smallest) * math.log(1 / level) / 2)
+
+
+def smallest_tolerance(
+    counts: tuple[int, int], alpha: float, inner: float, family: int | None = None
+) -> float:
     """The smallest tolerance, to four digits, that a gap ``inner`` can certify; inf: none."""
-    low, high = math.floor(inner / RESOLUTION), round(1 / RESOLUTION)
-    if inner_tolerance(counts, 1.0, alpha) < inner:
+    low, most = math.floor(inner / RESOLUTION), round(1 / RESOLUTION)
+    high = most
+    if exceedance(counts, 1.0, inner, family) > alpha:
         return math.inf
     while high - low > 1:
         middle = (low + high) // 2
-        enough = inner_tolerance(counts, middle * RESOLUTION, alpha) >= inner
+        enough = exceedance(counts, middle * RESOLUTION, inner, family) <= alpha
         low, high = (low, middle) if enough else (middle, high)
-    return high * RESOLUTION
+    while high <= most and inner_tolerance(counts, high * RESOLUTION, alpha, family) < inner:
+        high += 1  # where rounding decides
+    return high * RESOLUTION if high <= most else math.inf
 
 
 def rows_needed(rows: int, margin: float, room: float) -> int | None:

@@ -1,8 +1,9 @@
 """The frontier: what each position of the dial does, and the dial itself.
 
 A :class:`Frontier` is a value: the states of the dial, measured on held-out rows, least constrained
-first. ``frontier.at(tolerance)`` is the dial. It flows through the whole system: estimators choose
-from it, files keep it, figures draw it.
+first. Its states are thresholds of one score (swept), or settings of a family, each with decisions
+of its own (measured). ``frontier.at(tolerance)`` is the dial. It flows through the whole system:
+estimators choose from it, files keep it, figures draw it.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ from fairdial.errors import (
 )
 from fairdial.ladders import Counts, Floats, Indices
 from fairdial.metrics import pareto
-from fairdial.paths import Path, States, Table, count_for, share_right
+from fairdial.paths import Path, States, count_for, share_right
 from fairdial.plotting import draw_frontier
 from fairdial.points import Point, Points
 from fairdial.states_json import plain_name, states_from_data, states_to_data
@@ -48,7 +49,7 @@ from fairdial.states_json import plain_name, states_from_data, states_to_data
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-Certificate = Literal["declared", "simultaneous", "none"]
+Certificate = Literal["declared", "simultaneous", "finite", "none"]
 
 CHUNK = 1 << 15  # rows whose intermediate results stay in the cache
 STATES_AT_ONCE = 1 << 16
@@ -59,7 +60,8 @@ FORMAT = 1
 class Frontier:
     """States of the dial on calibration rows, least constrained first.
 
-    Made by :func:`fairdial.sweep`; not to be constructed by hand.
+    Made by :func:`fairdial.sweep` (states are thresholds) or :func:`fairdial.measure` (states are
+    settings of a family); not to be constructed by hand.
 
     Attributes
     ----------
@@ -71,8 +73,9 @@ class Frontier:
         Names of the groups, in the order of their codes.
     rows : (L, K) int64
         Calibration rows by label (L is 1 without labels) and group.
-    certificate : {"declared", "simultaneous", "none"}
-        The strongest statement about new rows that these rows support.
+    certificate : {"declared", "simultaneous", "finite", "none"}
+        The strongest statement about new rows that these rows support; "finite" is that of a
+        measured family.
     """
 
     states: States
@@ -88,8 +91,13 @@ class Frontier:
 
     @property
     def setting(self) -> Floats:
-        """(S,) the setting of each state: t for two groups, the price T for more."""
+        """(S,) the setting of each state: t for two groups, the price T for more; or measured."""
         return self.states.setting
+
+    @property
+    def measured(self) -> bool:
+        """Whether the states are settings of a family rather than thresholds of one score."""
+        return self.states.family is not None
 
     @property
     def gap(self) -> Floats:
@@ -137,6 +145,8 @@ class Frontier:
     ) -> Point | Points:
         """Where the dial stands for a tolerance: the least constrained state within it.
 
+        Of a measured family: the most accurate setting within it; without labels, the first.
+
         Parameters
         ----------
         tolerance : float or array of float
@@ -146,7 +156,7 @@ class Frontier:
             tolerances hold together.
         simultaneous : bool
             The statement holds for the whole dial at once, so that the tolerance may be chosen
-            after looking. More than two groups: always.
+            after looking. More than two groups, and a measured family: always.
 
         Raises
         ------
@@ -190,22 +200,26 @@ class Frontier:
             groups=self.groups,
             criterion=self.criterion,
             states=states,
+            measured=self.measured,
         )
 
     def _warn(self, tolerance: Floats, states: Indices, feasible: NDArray[np.bool_]) -> None:
         worst = int(np.argmin(np.where(feasible, np.inf, tolerance)))
+        who, why = "no state of the dial", " (tied scores and small groups move in steps)"
+        if self.measured:
+            who, why = f"none of the {len(self)} settings", ""
         warn(
-            f"no state of the dial has a {self.criterion.name} gap within the tolerance "
-            f"{tolerance[worst]:g} on the calibration rows (tied scores and small groups move in "
-            f"steps); the smallest gap, {self.gap[states[worst]]:.4g}, is used and "
-            "feasible is False",
+            f"{who} has a {self.criterion.name} gap within the tolerance {tolerance[worst]:g} on "
+            f"the calibration rows{why}; the smallest gap, {self.gap[states[worst]]:.4g}, is used "
+            "and feasible is False",
             InfeasibleToleranceWarning,
         )
 
     def margin(self, confidence: float = 0.95) -> float:
         """How far the gap on new rows can lie above any state's, for the whole dial at once.
 
-        ``gap + margin(confidence)`` bounds the population gap of every state together.
+        ``gap + margin(confidence)`` bounds the population gap of every state together; of a
+        measured family, of every setting that was fixed before the rows were looked at.
         """
         alpha = 1.0 - check_fraction(confidence, "confidence")
         if self.certificate == "none":
@@ -213,48 +227,71 @@ class Frontier:
                 "`confidence` needs a scorer that has not seen the calibration rows; these scores "
                 "were cross-fitted or are the training rows' own. Calibrate on held-out rows."
             )
-        return statements.uniform_margin(tuple(self.counted.tolist()), alpha)
+        counts, family = tuple(self.counted.tolist()), self.states.family
+        if family is None:
+            return statements.uniform_margin(counts, alpha)
+        if family == 0:
+            raise CannotCertifyError(
+                "`confidence` needs settings that were fixed before the calibration rows were "
+                "looked at; none of these was. Calibrate on other rows than they were found on."
+            )
+        return statements.finite_margin(counts, alpha, family)
 
     def _certified(self, tolerance: Floats, confidence: float, simultaneous: bool) -> Points:
         margin = self.margin(confidence)  # also refuses where nothing can be said
-        declared = self.certificate == "declared" and len(self.groups) == 2 and not simultaneous
-        alpha = (1.0 - confidence) / max(len(np.unique(tolerance)), 1)
-        counts = tuple(self.counted.tolist())
-        if declared:
-            inner = np.array(
-                [statements.inner_tolerance(counts, wish, alpha) for wish in tolerance.tolist()]
-            )
-            states, feasible = self.states.first_certifiable(inner)
+        two, alpha = len(self.groups) == 2, 1.0 - confidence
+        if self.measured:
+            points = self._within(tolerance, alpha if two else None, confidence, margin)
+            bound = np.minimum(tolerance, points.gap + margin)  # theorem 3: both hold together
+        elif self.certificate == "declared" and two and not simultaneous:
+            alpha /= max(len(np.unique(tolerance)), 1)
+            points, bound = self._within(tolerance, alpha, confidence, margin), tolerance
         else:
-            inner = tolerance - margin
-            states, feasible = self.states.first_within(inner)
-        if not feasible.all():
-            wish = float(tolerance[~feasible].min())
-            raise self._refusal(wish, confidence, alpha if declared else None, margin)
-        points = self._points(tolerance, states, feasible)
-        bound = tolerance if declared else points.gap + margin
+            points = self._within(tolerance, None, confidence, margin)
+            bound = points.gap + margin
         return replace(points, confidence=confidence, certified_gap=bound)
+
+    def _within(
+        self, tolerance: Floats, alpha: float | None, confidence: float, margin: float
+    ) -> Points:
+        """Points that can be certified: by exact tails where ``alpha`` is given, or the margin."""
+        inner, family = tolerance - margin, self.states.family
+        if alpha is not None:
+            counts = tuple(self.counted.tolist())
+            exact = [
+                statements.inner_tolerance(counts, wish, alpha, family)
+                for wish in tolerance.tolist()
+            ]
+            inner = np.array(exact) if family is None else np.maximum(inner, exact)
+        swept = alpha is None and family is None
+        find = self.states.first_within if swept else self.states.first_certifiable
+        states, feasible = find(inner)
+        if not feasible.all():
+            raise self._refusal(float(tolerance[~feasible].min()), confidence, alpha, margin)
+        return self._points(tolerance, states, feasible)
 
     def _refusal(
         self, wish: float, confidence: float, alpha: float | None, margin: float
     ) -> CannotCertifyError:
         """What these rows can't promise, what they can, and how many the wish would need."""
-        rows = int(self.rows.sum())
-        if alpha is None:
-            smallest = float(self.gap.min()) + margin
-            smallest = math.ceil(smallest / statements.RESOLUTION) * statements.RESOLUTION
-        else:
-            least = float(self.gap[self.states.certifiable].min())
-            counts = self.counted.tolist()
-            smallest = statements.smallest_tolerance((counts[0], counts[1]), alpha, least)
-            margin = smallest - least
-        least = float(self.gap.min())
-        tied = least > 2.0 / float(self.counted.min())  # steps that more rows don't make finer
+        rows, family = int(self.rows.sum()), self.states.family
+        certain = float(self.gap[self.states.certifiable].min(initial=1.0))
+        least = float(self.gap.min()) if family is None else certain
+        smallest = math.inf
+        if alpha is None or family is not None:
+            smallest = math.ceil((least + margin) / statements.RESOLUTION) * statements.RESOLUTION
+        if alpha is not None:
+            counts = tuple(self.counted.tolist())
+            exact = statements.smallest_tolerance(counts, alpha, certain, family)
+            smallest = min(smallest, exact)
+            margin = smallest - certain
+        tied = self.measured or least > 2.0 / float(self.counted.min())  # more rows don't help
         needed = statements.rows_needed(rows, margin, wish - least if tied else wish)
         can = f"tolerances down to {smallest:.4f}" if smallest <= 1 else "no tolerance"
         if needed is None:
             more = f"no number of rows would do for {wish:g}"
-            more += " with scores as tied as these" if tied else ""
+            if tied:
+                more += " with these settings" if self.measured else " with scores as tied as these"
         else:
             more = f"about {needed:,} rows like these would do for {wish:g}"
         return CannotCertifyError(
@@ -311,6 +348,7 @@ class Frontier:
         >>> bool(frontier.decide([5.0], ["group 0"], tolerance=0.05)[0])
         True
         """
+        self._refuse_measured("decide")
         scores = check_scores(logits, nan=False)
         codes = match_groups(groups, self.groups)
         check_same_length(scores, codes, ("logits", "groups"))
@@ -331,6 +369,7 @@ class Frontier:
 
         Confidence is simultaneous, so that a row's threshold is its own, whoever else is asked.
         """
+        self._refuse_measured("row_thresholds")
         distinct, place = np.unique(tolerances, return_inverse=True)
         points = self.at(distinct, confidence=confidence, simultaneous=True)
         thresholds: Floats = points.thresholds[place, codes]
@@ -351,18 +390,24 @@ class Frontier:
         >>> set(moved[sample.groups == "group 0"]) == {0, 1}
         True
         """
+        self._refuse_measured("flips")
         before = self.decide(logits, groups, check_one(tolerance_from, "tolerance_from"))
         after = self.decide(logits, groups, check_one(tolerance_to, "tolerance_to"))
         return after.astype(np.int8) - before.astype(np.int8)
+
+    def _refuse_measured(self, name: str) -> None:
+        if self.measured:
+            raise InvalidInputError(
+                f"`{name}` needs thresholds on one score, got a measured family, whose decisions "
+                "come from its own margins: use the model's predict; "
+                "frontier.at(tolerance).setting names the setting."
+            )
 
     # ---- other frontiers -----------------------------------------------------------------------
 
     def _take(self, states: Indices) -> Frontier:
         """The frontier of some states, written out."""
-        thresholds, selected = self.states.read(states)
-        certifiable = self.states.certifiable[states]
-        table = Table(self.setting[states], self.gap[states], certifiable, thresholds, selected)
-        return replace(self, states=table)
+        return replace(self, states=self.states.take(states))
 
     def thin(self, k: int) -> Frontier:
         """At most ``k`` states, evenly spaced in gap; the first and the last stay.
@@ -397,6 +442,11 @@ class Frontier:
         DataFrame
             One line a tolerance: ``tolerance``, ``accuracy`` here, ``lower`` and ``upper``.
         """
+        if self.measured:
+            raise InvalidInputError(
+                "`band` needs the score of each row to draw them anew, got a measured family, of "
+                "which only counts are kept."
+            )
         if self.accuracy is None or not isinstance(self.states, Path):
             raise InvalidInputError("`band` needs a frontier with labels that was not thinned.")
         level = (1.0 - check_fraction(confidence, "confidence")) / 2
@@ -413,7 +463,7 @@ class Frontier:
     # ---- out and in ----------------------------------------------------------------------------
 
     def to_frame(self) -> pd.DataFrame:
-        """One line a state: setting, accuracy, gap, thresholds and rates by group."""
+        """One line a state: setting, accuracy, gap, thresholds (if swept) and rates by group."""
         states = np.arange(len(self))
         feasible = np.ones(len(self), np.bool_)
         frame = self._points(self.gap, states, feasible).to_frame()
@@ -448,9 +498,13 @@ class Frontier:
             groups, rows = tuple(data["groups"]), np.array(data["rows"], np.int64)
             if rows.ndim != 2 or rows.shape != (len(rows), len(groups)) or len(rows) not in (1, 2):
                 raise ValueError("rows by label and group of another shape")
-            if data["certificate"] not in ("declared", "simultaneous", "none"):
-                raise InvalidInputError(f"`text` has the certificate {data['certificate']!r}.")
+            if kind.needs_labels and len(rows) == 1:
+                raise ValueError(f"rows without the labels that {kind.name} needs")
             states = states_from_data(data, kind, rows)
+            swept = "declared", "simultaneous", "none"
+            known = swept if states.family is None else ("finite", "none")
+            if data["certificate"] not in known:
+                raise InvalidInputError(f"`text` has the certificate {data['certificate']!r}.")
             return cls(states, kind, groups, rows, data["certificate"])
         except (KeyError, IndexError, TypeError, ValueError, OverflowError) as error:
             if isinstance(error, InvalidInputError):
@@ -461,23 +515,32 @@ class Frontier:
             ) from error
 
     def plot(self, ax: Axes | None = None, *, label: str | None = None, band: bool = False) -> Axes:
-        """Accuracy against gap, with the bootstrap band if wished; needs the extra ``plot``."""
+        """Accuracy against gap, with the bootstrap band if wished; needs the extra ``plot``.
+
+        A measured family: a dot for each setting, and the line is where the dial stands.
+        """
         if self.accuracy is None:
             raise InvalidInputError("`plot` needs labels; this frontier was found without.")
         grid = np.linspace(self.gap.min(), self.gap[0], 400)
-        states, _ = self.states.first_within(grid)
-        accuracy = self._accuracy(self.states.read(states)[1])
         shade = self.band(np.linspace(grid[0], grid[-1], 50), random_state=0) if band else None
         title = f"{self.criterion.name.replace('_', ' ')} gap"
+        if self.measured:
+            states = np.flatnonzero(self.states.dialled)[::-1]
+            gaps = np.append(self.gap[states], self.gap.max())  # the first answers all above it
+            accuracy = self.accuracy[np.append(states, 0)]
+            dots = self.gap, self.accuracy
+            return draw_frontier(gaps, accuracy, title, ax=ax, label=label, settings=dots)
+        states, _ = self.states.first_within(grid)
+        accuracy = self._accuracy(self.states.read(states)[1])
         return draw_frontier(self.gap[states], accuracy, title, ax=ax, label=label, band=shade)
 
     def __repr__(self) -> str:
-        accuracy = ""
+        accuracy, kind = "", "settings" if self.measured else "states"
         if len(self.rows) == 2:
             accuracy = f", accuracy {self._accuracy(self.states.read(np.array([0]))[1])[0]:.4f}"
         return (
             f"Frontier({self.criterion.name}, groups={list(self.groups)}, "
-            f"{int(self.rows.sum()):,} rows, {len(self):,} states, gap {self.gap[0]:.4f}{accuracy} "
+            f"{int(self.rows.sum()):,} rows, {len(self):,} {kind}, gap {self.gap[0]:.4f}{accuracy} "
             f"down to gap {self.gap.min():.4f})"
         )
 

@@ -35,9 +35,9 @@ def count_rows(ladders: Sequence[Ladder]) -> Counts:
 
 
 def count_for(criterion: Criterion, rows: Counts) -> Counts:
-    """(K,) rows that count for the criterion, of rows by label and group."""
+    """(..., K) rows that count for the criterion, of rows by label and group, (..., L, K)."""
     label = criterion.rates[0].counted
-    return np.asarray(rows.sum(axis=0) if label is None else rows[label])
+    return np.asarray(rows.sum(axis=-2) if label is None else rows[..., label, :])
 
 
 def share_right(selected: Counts, negatives: int, total: int) -> Floats:
@@ -135,9 +135,12 @@ class States(ABC):
     ----------
     gap : (S,) float64
         Highest minus lowest rate.
+    family : int or None
+        Settings that were fixed beforehand, of a measured family; None: thresholds of one score.
     """
 
     gap: Floats
+    family: int | None = None
 
     def __len__(self) -> int:
         return len(self.gap)
@@ -145,16 +148,22 @@ class States(ABC):
     @property
     @abstractmethod
     def setting(self) -> Floats:
-        """(S,) what was set: t for two groups, the price T for more."""
+        """(S,) what was set: t for two groups, the price T for more; or a family's setting."""
 
     @property
     @abstractmethod
     def certifiable(self) -> NDArray[np.bool_]:
-        """(S,) the states that theorem 1 of ``docs/confidence.md`` speaks of."""
+        """(S,) the states that theorems 1 and 3 of ``docs/confidence.md`` speak of."""
 
     @abstractmethod
     def read(self, states: Indices) -> tuple[Floats, Counts]:
         """Thresholds (s, K), and the rows that they select by label and group (s, L, K)."""
+
+    def take(self, states: Indices) -> States:
+        """Some of the states, written out."""
+        thresholds, selected = self.read(states)
+        columns = self.setting[states], self.gap[states], self.certifiable[states]
+        return Table(*columns, thresholds, selected)
 
     @cached_property
     def _negative_best(self) -> Floats:
@@ -181,13 +190,14 @@ class States(ABC):
 
     @cached_property
     def _certifiable(self) -> tuple[Indices, Floats]:
+        """The certifiable states, and minus the smallest gap so far among them."""
         states = np.flatnonzero(self.certifiable)
-        return states, -self.gap[states]
+        return states, -np.minimum.accumulate(self.gap[states])
 
     def first_certifiable(self, tolerances: Floats) -> tuple[Indices, NDArray[np.bool_]]:
-        """As :meth:`first_within`, among the certifiable states (there the gap never rises)."""
-        states, negative = self._certifiable
-        found = negative.searchsorted(-tolerances, side="left")
+        """As :meth:`first_within`, among the certifiable states."""
+        states, best = self._certifiable
+        found = best.searchsorted(-tolerances, side="left")
         feasible = found < len(states)
         return np.append(states, len(self) - 1)[found], feasible
 
@@ -219,6 +229,79 @@ class Table(States):
     def read(self, states: Indices) -> tuple[Floats, Counts]:
         """Thresholds (s, K), and the rows that they select by label and group (s, L, K)."""
         return self._columns[2][states], self._columns[3][states]
+
+
+class Measured(States):
+    """Settings of a family, each with decisions of its own: the most accurate first.
+
+    Settings that are equally accurate stand by their gap, the smaller first, and then as they were
+    given. So the first one within a tolerance is the most accurate one within it. Without labels
+    all stand as they were given: the least constrained is to be given first.
+
+    Parameters
+    ----------
+    setting : (S,) float64
+        What distinguishes the settings.
+    selected : (S, L, K) int64
+        Rows that each selects, by label (L is 1 without labels) and group.
+    rows : (L, K) int64
+        All rows by label and group.
+    criterion : Criterion
+        Which rate is meant.
+    declared : (S,) bool
+        The settings that were fixed before the rows were looked at: only these are certified.
+    family : int, optional
+        How many were, where some have been left out since: leaving out after looking doesn't
+        make the choice smaller.
+    """
+
+    family: int
+
+    def __init__(
+        self,
+        setting: Floats,
+        selected: Counts,
+        rows: Counts,
+        criterion: Criterion,
+        declared: NDArray[np.bool_],
+        family: int | None = None,
+    ) -> None:
+        gap = criterion.gap(count_for(criterion, selected) / count_for(criterion, rows))
+        order = np.arange(len(gap))
+        if len(rows) == 2:
+            right = (selected[:, 1] - selected[:, 0]).sum(axis=1)  # but for a constant
+            order = np.lexsort((gap, -right))  # stable
+        self.gap = gap[order]
+        self._columns = setting[order], declared[order], selected[order]
+        self._rows, self._criterion = rows, criterion
+        self.family = int(declared.sum()) if family is None else family
+
+    @property
+    def setting(self) -> Floats:
+        """(S,) what was set."""
+        return self._columns[0]
+
+    @property
+    def certifiable(self) -> NDArray[np.bool_]:
+        """(S,) the settings that were fixed before the rows were looked at."""
+        return self._columns[1]
+
+    def read(self, states: Indices) -> tuple[Floats, Counts]:
+        """Thresholds (s, K), all 0 on the setting's own margins, and the rows they select."""
+        selected = self._columns[2][states]
+        return np.zeros((len(selected), selected.shape[2])), selected
+
+    def take(self, states: Indices) -> Measured:
+        """Some of the settings, of a family as large as before."""
+        setting, declared, selected = self._columns
+        return Measured(
+            setting[states],
+            selected[states],
+            self._rows,
+            self._criterion,
+            declared[states],
+            self.family,
+        )
 
 
 class Path(States):

@@ -33,10 +33,13 @@ def draw_frontier(
     ax: Axes | None = None,
     label: str | None = None,
     band: pd.DataFrame | None = None,
+    settings: tuple[NDArray[Any], NDArray[Any]] | None = None,
 ) -> Axes:
-    """Accuracy against gap, and a band by tolerance."""
+    """Accuracy against gap, a band by tolerance, and a dot for each (gap, accuracy) of settings."""
     ax = _axes(ax, (6, 4))
     (line,) = ax.plot(gaps, accuracy, label=label, drawstyle="steps-post")
+    if settings is not None:
+        ax.plot(*settings, "o", color=line.get_color(), markersize=4, alpha=0.6)
     if band is not None:
         area = ax.fill_between(band["tolerance"], band["lower"], band["upper"], alpha=0.2)
         area.set(facecolor=line.get_color(), linewidth=0)

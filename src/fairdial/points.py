@@ -24,6 +24,7 @@ class Point:
         The gap that was asked for.
     setting : float
         The multiplier t of the paper for two groups; for more, the price of a unit of tolerance.
+        Of a measured family, the setting whose model decides.
     accuracy : float or None
         Share of right decisions; None where labels are unknown.
     gap : float
@@ -31,7 +32,8 @@ class Point:
     feasible : bool
         Whether the gap is within the tolerance; if no state is, the smallest gap was taken.
     thresholds : (K,) float64
-        A row is selected where its logit is strictly above its group's threshold.
+        A row is selected where its logit is strictly above its group's threshold. Of a measured
+        family all are 0, and the logit is the margin at this setting.
     selected, rows : (L, K) int64
         Rows selected, and all rows, by label (L is 1 without labels) and group.
     groups : tuple
@@ -42,6 +44,8 @@ class Point:
         Confidence of ``certified_gap``.
     certified_gap : float or None
         What the gap on new rows stays within, with that confidence.
+    measured : bool
+        Whether the setting is one of a measured family.
     """
 
     tolerance: float
@@ -56,6 +60,7 @@ class Point:
     criterion: Criterion
     confidence: float | None = None
     certified_gap: float | None = None
+    measured: bool = False
 
     @property
     def selection_rate(self) -> Floats:
@@ -95,12 +100,11 @@ class Point:
         return self.groups[int(np.argmin(rates))], self.groups[int(np.argmax(rates))]
 
     def to_frame(self) -> pd.DataFrame:
-        """One line a group: rows, threshold, rates, accuracy."""
-        columns: dict[str, Any] = {
-            "rows": self.rows.sum(axis=0),
-            "threshold": self.thresholds,
-            "selection_rate": self.selection_rate,
-        }
+        """One line a group: rows, threshold (unless measured), rates, accuracy."""
+        columns: dict[str, Any] = {"rows": self.rows.sum(axis=0)}
+        if not self.measured:
+            columns["threshold"] = self.thresholds
+        columns["selection_rate"] = self.selection_rate
         if len(self.rows) == 2:
             columns["true_positive_rate"] = self.true_positive_rate
             columns["false_positive_rate"] = self.false_positive_rate
@@ -116,9 +120,10 @@ class Point:
         )
         text = (
             f"Point(tolerance={self.tolerance:g}, setting={self.setting:.6g}, "
-            f"accuracy={accuracy}, gap={self.gap:.4f}, feasible={self.feasible}, "
-            f"thresholds={{{thresholds}}}"
+            f"accuracy={accuracy}, gap={self.gap:.4f}, feasible={self.feasible}"
         )
+        if not self.measured:
+            text += f", thresholds={{{thresholds}}}"
         if self.certified_gap is not None:
             text += f", certified_gap={self.certified_gap:.4f}, confidence={self.confidence:g}"
         return text + ")"
@@ -130,12 +135,20 @@ class Point:
             f"{self.criterion.name}: gap {self.gap:.4f} on the calibration rows "
             f"(tolerance {self.tolerance:g}{accuracy}); lowest rate {lowest}, highest {highest}. "
         )
+        if self.measured:
+            text += f"Decided by setting {self.setting:g}. "
         if not self.feasible:
-            text += "No state reaches the tolerance: this is the smallest gap there is. "
+            kind = "setting" if self.measured else "state"
+            text += f"No {kind} reaches the tolerance: this is the smallest gap there is. "
         if self.certified_gap is not None:
             return text + (
                 f"With confidence {self.confidence:g} the gap on new rows is at most "
                 f"{self.certified_gap:.4f}."
+            )
+        if self.measured:
+            return text + (
+                "The setting was chosen on these rows, so on new ones the gap may well be above "
+                "the tolerance: ask with confidence= for a bound."
             )
         more = "" if len(self.groups) <= 2 else ", and more often the more groups there are"
         return text + (
@@ -161,6 +174,7 @@ class Points(Sequence[Point]):
     states: Indices
     confidence: float | None = None
     certified_gap: Floats | None = None
+    measured: bool = False
 
     def __len__(self) -> int:
         return len(self.tolerance)
@@ -182,6 +196,7 @@ class Points(Sequence[Point]):
             criterion=self.criterion,
             confidence=self.confidence,
             certified_gap=None if self.certified_gap is None else float(self.certified_gap[i]),
+            measured=self.measured,
         )
 
     def __iter__(self) -> Iterator[Point]:
@@ -193,7 +208,7 @@ class Points(Sequence[Point]):
         return str(frame[narrow].round(4).to_string(index=False))
 
     def to_frame(self) -> pd.DataFrame:
-        """One line a tolerance; thresholds and rates in one column for each group."""
+        """One line a tolerance; thresholds (unless measured) and rates in a column a group."""
         columns: dict[str, Any] = {"tolerance": self.tolerance, "setting": self.setting}
         if self.accuracy is not None:
             columns["accuracy"] = self.accuracy
@@ -201,8 +216,9 @@ class Points(Sequence[Point]):
         if self.certified_gap is not None:
             columns["certified_gap"] = self.certified_gap
         columns["feasible"] = self.feasible
-        for a, group in enumerate(self.groups):
-            columns[f"threshold[{group}]"] = self.thresholds[:, a]
+        if not self.measured:
+            for a, group in enumerate(self.groups):
+                columns[f"threshold[{group}]"] = self.thresholds[:, a]
         totals = self.rows.sum(axis=0)
         for a, group in enumerate(self.groups):
             columns[f"selection_rate[{group}]"] = self.selected[:, :, a].sum(axis=1) / totals[a]

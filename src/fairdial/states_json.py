@@ -10,7 +10,7 @@ import numpy as np
 from fairdial.criteria import Criterion
 from fairdial.errors import InvalidInputError
 from fairdial.ladders import Counts, Floats, Ladder
-from fairdial.paths import Path, States, Table, count_for, count_rows
+from fairdial.paths import Measured, Path, States, Table, count_for, count_rows
 
 DTYPES: dict[str, np.dtype[Any]] = {
     "float32": np.dtype(np.float32),
@@ -29,7 +29,7 @@ def plain_name(name: Hashable) -> Any:
 
 
 def states_to_data(states: States) -> dict[str, Any]:
-    """A path by its ladders, from which it is rebuilt; other states column by column."""
+    """A path by its ladders, settings by what they select; other states column by column."""
     if isinstance(states, Path):
         ladders = [
             {
@@ -41,6 +41,14 @@ def states_to_data(states: States) -> dict[str, Any]:
         ]
         return {"dtype": states.dtype.name, "ladders": ladders}
     thresholds, selected = states.read(np.arange(len(states)))
+    if states.family is not None:
+        family = {
+            "setting": _numbers(states.setting),
+            "selected": selected.tolist(),
+            "declared": states.certifiable.tolist(),
+            "family": states.family,
+        }
+        return {"measured": family}
     columns = {
         "setting": _numbers(states.setting),
         "gap": _numbers(states.gap),
@@ -58,6 +66,8 @@ def states_from_data(data: dict[str, Any], criterion: Criterion, rows: Counts) -
         if not np.array_equal(count_rows(ladders), rows) or not count_for(criterion, rows).all():
             raise ValueError("ladders that don't hold the rows")
         return Path(ladders, criterion, DTYPES[data["dtype"]])
+    if "measured" in data:
+        return _read_measured(data["measured"], criterion, rows)
     columns = data["states"]
     table = Table(
         setting=np.array(columns["setting"], np.float64),
@@ -86,13 +96,36 @@ def _read_ladder(item: dict[str, Any]) -> Ladder:
     return Ladder.of_counts(lower, upper, counts)
 
 
+def _read_measured(item: dict[str, Any], criterion: Criterion, rows: Counts) -> Measured:
+    setting = np.array(item["setting"], np.float64)
+    selected = np.array(item["selected"], np.int64)
+    declared, family = np.array(item["declared"]), item["family"]
+    size = len(setting)
+    if size == 0 or setting.shape != (size,) or np.isnan(setting).any():
+        raise ValueError("settings that are none")
+    if declared.shape != (size,) or declared.dtype != np.bool_:
+        raise ValueError("another number of settings that were declared or not")
+    if type(family) is not int or family < declared.sum():
+        raise ValueError("a family smaller than its declared settings")
+    _check_selected(selected, size, rows)
+    if not count_for(criterion, rows).all():
+        raise ValueError("groups without rows that count")
+    return Measured(setting, selected, rows, criterion, declared, family)
+
+
+def _check_selected(selected: Counts, size: int, rows: Counts) -> None:
+    if selected.shape != (size, *rows.shape):
+        raise ValueError("state columns of another shape than the rows")
+    if np.any(selected < 0) or np.any(selected > rows):
+        raise ValueError("states that select rows that aren't there")
+
+
 def _check_table(table: Table, rows: Counts) -> None:
     size = len(table)
     thresholds, selected = table.read(np.arange(size))
     shapes = [table.setting.shape, table.gap.shape, table.certifiable.shape]
     if size == 0 or any(shape != (size,) for shape in shapes):
         raise ValueError("state columns of different lengths")
-    if thresholds.shape != (size, rows.shape[1]) or selected.shape != (size, *rows.shape):
-        raise ValueError("state columns of another shape than the rows")
-    if np.isnan(thresholds).any() or np.any(selected < 0) or np.any(selected > rows):
-        raise ValueError("states that select rows that aren't there")
+    if thresholds.shape != (size, rows.shape[1]) or np.isnan(thresholds).any():
+        raise ValueError("thresholds that are none")
+    _check_selected(selected, size, rows)

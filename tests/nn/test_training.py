@@ -15,13 +15,26 @@ import torch
 from torch import Tensor, nn
 
 from fairdial import GFB, CheckpointError, FairBayes, FairdialWarning, Network
-from fairdial.criteria import SELECTION
+from fairdial.criteria import DEMOGRAPHIC_PARITY, SELECTION
 from fairdial.datasets import make_gaussian
+from fairdial.nn.fitting import (
+    Held,
+    Recipe,
+    TrainingRows,
+    build,
+    fit_network,
+    history_frame,
+    prepare,
+)
 from fairdial.nn.masoba import Objective
-from fairdial.nn.nets import DialNet, Head, MLPTrunk
+from fairdial.nn.nets import DialNet, Head, MLPTrunk, take_runs
+from fairdial.nn.partition import fairness_names
 from fairdial.nn.rows import PairedBatches, TensorRows
+from fairdial.nn.scorer import score_runs
+from fairdial.nn.selection import score_weighted
 from fairdial.nn.steps import BilevelStep, PlainStep
-from fairdial.nn.training import CHECKPOINT, Averager, train
+from fairdial.nn.tradeoff import EPOStep, FairBiNNStep, Tradeoff, YOTOStep
+from fairdial.nn.training import CHECKPOINT, Averager, Progress, train
 
 DATA = make_gaussian(900, random_state=0)
 SHARES = np.array([0.6, 0.4])
@@ -484,3 +497,394 @@ def test_a_warm_start_is_another_run_than_the_one_it_starts_from(tmp_path: Path)
     except CheckpointError:
         return
     assert not same(before, model.net_)
+
+
+# ---- several settings in one stack -------------------------------------------------------------
+
+SCORES = np.array(  # of each run, epoch by epoch: they stop at different epochs
+    [
+        [0.9, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7],
+        [0.1, 0.2, 0.3, 0.4, 0.2, 0.3, 0.9, 0.9],
+        [0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8],
+        [-0.1, 0.5, 0.5, 0.4, 0.9, 0.9, 0.9, 0.9],
+    ]
+)
+RUNS, EPOCHS = SCORES.shape
+PATIENCE, ENDS, BEST = 2, [3, 6, 8, 4], [1, 4, 8, 2]
+ANGLES, ETAS = np.array([0.2, 0.7, 1.1, 1.4]), np.array([0.01, 1.0, 5.0, 100.0])
+STEPS: dict[str, dict[str, Any]] = {
+    "epo": {},
+    "relaxed epo": {"restricted": False},
+    "fairbinn": {},
+    "bilevel fairbinn": {"accumulate": False, "fair_optimizer": "sgd"},
+}
+every_step = pytest.mark.parametrize("kind", STEPS)
+averaged = pytest.mark.parametrize("average", [None, 2.0])
+
+
+def table(n: int = 90) -> tuple[Tensor, np.ndarray, np.ndarray]:
+    """Rows (n, 3), labels, groups: two groups of different sizes and base rates."""
+    rng = np.random.default_rng(5)
+    codes = np.repeat([0, 1], [n // 3, n - n // 3])
+    y = rng.random(n) < np.array([0.3, 0.6])[codes]
+    return torch.as_tensor(rng.standard_normal((n, 3)) + y[:, None]), y, codes
+
+
+def stacked(
+    kind: str, runs: Any = range(RUNS), *, shared: bool = False, dropout: float = 0.0
+) -> tuple[Any, PairedBatches]:
+    """A step that trains these runs, and its batches."""
+    x, y, codes = table()
+    network = Network(hidden=(6, 5), head=4, members=2, shared=shared, dropout=dropout)
+    torch.manual_seed(0)
+    net = build(network, x[:2], 2, 0, runs=len(runs)).double()
+    batches = PairedBatches(
+        TensorRows(x),
+        torch.as_tensor(y).double(),
+        [np.flatnonzero(codes == a) for a in (0, 1)],
+        size=16,
+        seed=1,
+    )
+    settings = {"rate": 0.02, "weight_decay": 0.05} | STEPS[kind]
+    chosen, objective = list(runs), Tradeoff(SELECTION)
+    if "epo" in kind:
+        vectors = np.column_stack((np.cos(ANGLES), np.sin(ANGLES)))[chosen]
+        return EPOStep(net, objective, vectors=vectors, **settings), batches
+    step = FairBiNNStep(
+        net,
+        objective,
+        etas=ETAS[chosen],
+        fairness=fairness_names(net),
+        fair_rate=0.01,
+        **settings,
+    )
+    return step, batches
+
+
+class Told:
+    """Scores by the table, and a figure that depends on the weights."""
+
+    def __init__(self, runs: Any = range(RUNS), *, epoch: int = 0) -> None:
+        self.runs, self.epoch = list(runs), epoch
+
+    def __call__(self, net: DialNet) -> dict[str, Any]:
+        x, _, codes = table()
+        self.epoch += 1
+        mark = score_runs(net, TensorRows(x), codes).std(axis=1)
+        scores = SCORES[[self.runs[r] for r in net.kept], self.epoch - 1]
+        if len(self.runs) == 1:
+            return {"score": float(scores[0]), "mark": float(mark[0])}
+        return {"score": scores.tolist(), "mark": mark.tolist()}
+
+
+def figures(state: Progress, run: int) -> list[dict[str, float]]:
+    """What the history of a stack says of one run."""
+    return [
+        {
+            name: value[record["run"].index(run)] if isinstance(value, list) else value
+            for name, value in record.items()
+            if name not in ("run", "seconds")
+        }
+        for record in state.history
+        if run in record["run"]
+    ]
+
+
+def timeless(history: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [{k: v for k, v in record.items() if k != "seconds"} for record in history]
+
+
+def assert_run(net: DialNet, run: int, alone: DialNet, runs: int = RUNS) -> None:
+    assert (net.runs, net.members) == (runs, runs * alone.members)
+    for (name, p), q in zip(net.named_parameters(), alone.parameters(), strict=True):
+        mine = take_runs(p.detach(), runs, [run])
+        torch.testing.assert_close(mine, q.detach(), rtol=1e-8, atol=1e-10, msg=name)
+
+
+@averaged
+@pytest.mark.parametrize("shared", [False, True])
+@every_step
+def test_settings_train_side_by_side_as_they_would_alone(
+    kind: str, shared: bool, average: float | None
+) -> None:
+    asked: dict[str, Any] = {"epochs": EPOCHS, "patience": PATIENCE, "average": average}
+    step, batches = stacked(kind, shared=shared)
+    together = train(step, batches, Told(), **asked)
+    assert together.best_epoch == BEST
+    assert step.net.kept == list(range(RUNS))
+    for r in range(RUNS):
+        one, its_batches = stacked(kind, [r], shared=shared)
+        alone = train(one, its_batches, Told([r]), **asked)
+        assert alone.epoch == ENDS[r]
+        assert alone.best_epoch == [together.best_epoch[r]]
+        assert alone.best_score == [together.best_score[r]]
+        assert_run(step.net, r, one.net)
+        mine = figures(together, r)
+        assert len(mine) == ENDS[r]
+        for found, expected in zip(mine, timeless(alone.history), strict=True):
+            assert found == pytest.approx(expected, rel=1e-8, abs=1e-11)
+    weights = [take_runs(next(step.net.parameters()), RUNS, [r]) for r in range(RUNS)]
+    assert not any(torch.allclose(weights[0], w, rtol=1e-2) for w in weights[1:])
+
+
+@every_step
+def test_validation_rows_stop_the_runs_as_they_would_alone(kind: str) -> None:
+    x, y, codes = table(60)
+    held = Held(TensorRows(x), codes, y, 2, DEMOGRAPHIC_PARITY)
+    weights = np.column_stack((np.cos(ANGLES), np.sin(ANGLES)))
+
+    def score(runs: list[int]) -> Any:
+        return lambda net: score_weighted(
+            net, held, objective=Tradeoff(SELECTION), weights=weights[runs]
+        )
+
+    step, batches = stacked(kind)
+    together = train(step, batches, score([0, 1, 2, 3]), epochs=12, patience=1, average=2.0)
+    assert len({len(figures(together, r)) for r in range(RUNS)}) > 1  # not all at once
+    for r in range(RUNS):
+        one, its_batches = stacked(kind, [r])
+        alone = train(one, its_batches, score([r]), epochs=12, patience=1, average=2.0)
+        assert alone.best_epoch == [together.best_epoch[r]]
+        assert len(figures(together, r)) == alone.epoch
+        assert_run(step.net, r, one.net)
+
+
+def test_without_patience_no_run_leaves() -> None:
+    step, batches = stacked("fairbinn")
+    state = train(step, batches, Told(), epochs=EPOCHS)
+    assert [record["run"] for record in state.history] == [list(range(RUNS))] * EPOCHS
+    assert state.best_epoch == [int(np.argmax(scores)) + 1 for scores in SCORES]
+
+
+@averaged
+def test_without_a_score_every_runs_last_epoch_is_kept(average: float | None) -> None:
+    step, batches = stacked("epo")
+    state = train(step, batches, no_score, epochs=3, patience=1, average=average)
+    assert state.best_epoch == [3] * RUNS
+    for r in range(RUNS):
+        one, its_batches = stacked("epo", [r])
+        train(one, its_batches, no_score, epochs=3, patience=1, average=average)
+        assert_run(step.net, r, one.net)
+
+
+def test_a_run_that_has_left_is_trained_and_told_no_more() -> None:
+    seen: list[tuple[list[int], int, int]] = []
+
+    class Looks(Stops):
+        def on_epoch_end(self, epoch: int, record: Any, net: nn.Module) -> None:  # noqa: ARG002
+            lengths = {len(v) for v in record.values() if isinstance(v, list)}
+            assert lengths == {len(net.kept)}
+            assert record["run"] == net.kept
+            seen.append((list(net.kept), net.members, len(next(net.parameters()))))
+
+    step, batches = stacked("epo")
+    train(step, batches, Told(), epochs=EPOCHS, patience=PATIENCE, callbacks=[Looks(0)])
+    left = [[r for r in range(RUNS) if ENDS[r] >= epoch] for epoch in range(1, EPOCHS + 1)]
+    assert seen == [(runs, 2 * len(runs), 4 * len(runs)) for runs in left]
+
+
+def test_the_training_ends_with_its_last_run() -> None:
+    runs = [0, 3]
+    step, batches = stacked("fairbinn", runs)
+    state = train(step, batches, Told(runs), epochs=EPOCHS, patience=PATIENCE)
+    assert state.epoch == 4
+    assert state.best_epoch == [1, 2]
+    assert step.net.kept == [0, 1]
+
+
+def test_a_callback_ends_all_runs() -> None:
+    step, batches = stacked("fairbinn")
+    asked: dict[str, Any] = {"epochs": EPOCHS, "patience": PATIENCE}
+    state = train(step, batches, Told(), callbacks=[Stops(5)], **asked)
+    assert state.epoch == 5
+    assert state.best_epoch == [1, 4, 5, 2]
+    short, batches = stacked("fairbinn")
+    train(short, batches, Told(), **(asked | {"epochs": 5}))
+    assert same(step.net, short.net)
+
+
+@averaged
+@pytest.mark.parametrize("kind", ["epo", "fairbinn"])
+@pytest.mark.parametrize("where", ["callback", "score"])
+@pytest.mark.parametrize("after", [2, 5, 7])
+def test_an_interrupt_keeps_every_runs_best_weights(
+    kind: str, where: str, after: int, average: float | None
+) -> None:
+    asked: dict[str, Any] = {"patience": PATIENCE, "average": average}
+    step, batches = stacked(kind)
+    told = Told()
+
+    def score(net: DialNet) -> dict[str, Any]:
+        if where == "score" and told.epoch == after:
+            raise KeyboardInterrupt  # the average is in the net now
+        return told(net)
+
+    stops = [Stops(after, KeyboardInterrupt())] if where == "callback" else []
+    state = train(step, batches, score, epochs=EPOCHS, callbacks=stops, **asked)
+    short, batches = stacked(kind)
+    expected = train(short, batches, Told(), epochs=after, **asked)
+    assert state.best_epoch == expected.best_epoch
+    assert step.net.kept == list(range(RUNS))
+    assert same(step.net, short.net)
+
+
+def test_an_interrupt_before_anything_is_learned_of_the_runs_is_passed_on() -> None:
+    def score(_: DialNet) -> dict[str, Any]:
+        raise KeyboardInterrupt
+
+    step, batches = stacked("epo")
+    with pytest.raises(KeyboardInterrupt):
+        train(step, batches, score, epochs=2)
+
+
+def resumed(
+    kind: str, killed: int, folder: Path, *, dropout: float = 0.0, **asked: Any
+) -> tuple[Any, Progress]:
+    """A training that was killed in this epoch and gone on with."""
+    broken, batches = stacked(kind, dropout=dropout)
+    with pytest.raises(KilledError):
+        train(
+            broken,
+            batches,
+            Told(),
+            callbacks=[Stops(killed, KilledError())],
+            checkpoint=folder,
+            **asked,
+        )
+    again, batches = stacked(kind, dropout=dropout)
+    torch.manual_seed(99)
+    told = Told(epoch=killed - 1)
+    return again, train(again, batches, told, checkpoint=folder, **asked)
+
+
+def assert_same_training(one: Any, its_state: Progress, two: Any, other_state: Progress) -> None:
+    assert same(one.net, two.net)
+    assert timeless(its_state.history) == timeless(other_state.history)
+    assert its_state.best_epoch == other_state.best_epoch
+    assert its_state.best_score == other_state.best_score
+    for name, optimizer in one.optimizers().items():
+        own = optimizer.state_dict()["state"]
+        other = two.optimizers()[name].state_dict()["state"]
+        assert own.keys() == other.keys()
+        for place, entries in own.items():
+            for entry, value in entries.items():
+                if value is not None:  # plain gradient descent has nothing to remember
+                    assert torch.equal(value, other[place][entry])
+
+
+@averaged
+@pytest.mark.parametrize("killed", [2, 4, 5, 7, 8])
+@every_step
+def test_runs_that_are_gone_on_with_have_the_same_bits(
+    kind: str, killed: int, average: float | None, tmp_path: Path
+) -> None:
+    asked: dict[str, Any] = {"epochs": EPOCHS, "patience": PATIENCE, "average": average}
+    whole, batches = stacked(kind)
+    expected = train(whole, batches, Told(), **asked)
+    again, found = resumed(kind, killed, tmp_path, **asked)
+    assert_same_training(again, found, whole, expected)
+
+
+def test_dropout_of_runs_goes_on_with_the_same_bits(tmp_path: Path) -> None:
+    asked: dict[str, Any] = {"epochs": EPOCHS, "patience": PATIENCE, "average": 2.0}
+    whole, batches = stacked("epo", dropout=0.3)
+    expected = train(whole, batches, Told(), **asked)
+    again, found = resumed("epo", 5, tmp_path, dropout=0.3, **asked)
+    assert_same_training(again, found, whole, expected)
+
+
+def test_finished_runs_are_not_trained_again(tmp_path: Path) -> None:
+    asked: dict[str, Any] = {"epochs": EPOCHS, "patience": PATIENCE, "checkpoint": tmp_path}
+    for runs in ([0, 3], range(RUNS)):  # ended by patience, and by the number of epochs
+        folder = asked | {"checkpoint": tmp_path / str(len(runs))}
+        step, batches = stacked("fairbinn", runs)
+        expected = train(step, batches, Told(runs), **folder)
+        again, batches = stacked("fairbinn", runs)
+
+        def never(_: DialNet) -> dict[str, Any]:
+            raise KilledError
+
+        found = train(again, batches, never, **folder)
+        assert found.epoch == expected.epoch
+        assert same(again.net, step.net)
+
+
+def test_runs_with_another_key_are_refused(tmp_path: Path) -> None:
+    asked: dict[str, Any] = {"patience": PATIENCE, "checkpoint": tmp_path}
+    step, batches = stacked("epo")
+    train(step, batches, Told(), epochs=4, key="a", **asked)
+    step, batches = stacked("epo")
+    before = copy.deepcopy(step.net)
+    with pytest.raises(CheckpointError, match="another run"):
+        train(step, batches, Told(epoch=4), epochs=EPOCHS, key="b", **asked)
+    assert same(step.net, before)
+    assert step.net.kept == before.kept
+    train(step, batches, Told(epoch=4), epochs=EPOCHS, key="a", **asked)
+
+
+@averaged
+def test_the_drawn_weights_go_on_with_the_same_bits(average: float | None, tmp_path: Path) -> None:
+    def parts() -> tuple[YOTOStep, PairedBatches]:
+        batches = stacked("epo", [0])[1]
+        network = Network(hidden=(6, 5), head=4, members=2)
+        net = build(network, torch.zeros(2, 3), 2, 0, film={"hidden": 4}).double()
+        bounds = (1e-3, 10.0)
+        step = YOTOStep(net, Tradeoff(SELECTION), bounds=bounds, condition=float, rate=0.02, seed=3)
+        return step, batches
+
+    asked: dict[str, Any] = {"epochs": 5, "average": average}
+    whole, batches = parts()
+    expected = train(whole, batches, no_score, **asked)
+    broken, batches = parts()
+    with pytest.raises(KilledError):
+        train(
+            broken,
+            batches,
+            no_score,
+            callbacks=[Stops(3, KilledError())],
+            checkpoint=tmp_path,
+            **asked,
+        )
+    again, batches = parts()
+    found = train(again, batches, no_score, checkpoint=tmp_path, **asked)
+    assert_same_training(again, found, whole, expected)
+    assert again.draw() == whole.draw()
+
+
+def test_the_history_of_runs_is_that_of_each_alone() -> None:
+    asked: dict[str, Any] = {"epochs": EPOCHS, "patience": PATIENCE}
+    step, batches = stacked("fairbinn")
+    frame = history_frame(train(step, batches, Told(), **asked)).drop(columns="seconds")
+    assert frame.index.names == ["run", "epoch"]
+    assert len(frame) == sum(ENDS)
+    for r in range(RUNS):
+        one, its_batches = stacked("fairbinn", [r])
+        alone = history_frame(train(one, its_batches, Told([r]), **asked))
+        mine = frame.loc[r]
+        pd.testing.assert_frame_equal(mine, alone[list(mine)], rtol=1e-8)
+
+
+def test_settings_without_validation_rows_train_to_the_end() -> None:
+    x, y, codes = table()
+    network = quick(members=1, patience=1, epochs=4)
+    rows = TrainingRows(x, y, codes, np.arange(90), np.zeros(0, np.intp), 2)
+    prepared = prepare(network, rows, DEMOGRAPHIC_PARITY)
+    objective = Tradeoff(SELECTION)
+
+    def fit(etas: np.ndarray) -> Any:
+        recipe = Recipe(
+            lambda net, _, __: FairBiNNStep(
+                net, objective, etas=etas, fairness=fairness_names(net), rate=0.01, fair_rate=0.001
+            ),
+            lambda *_: {"score": float("nan")},  # is not asked
+            runs=len(etas),
+        )
+        return fit_network(network, prepared, recipe, seed=0)
+
+    together, alone = fit(ETAS), fit(ETAS[:1])
+    assert alone.best_epoch == [4]
+    assert together.best_epoch == [4] * RUNS
+    for p, q in zip(together.net.parameters(), alone.net.parameters(), strict=True):
+        torch.testing.assert_close(
+            take_runs(p.detach(), RUNS, [0]), q.detach(), rtol=1e-3, atol=1e-4
+        )

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from fairdial._validation import check_choice
+from fairdial._validation import check_choice, check_count
 from fairdial.methods.network import Network
 
 EVERYWHERE: dict[str, Any] = {
@@ -54,17 +54,33 @@ GFB_SETTINGS: dict[str, Any] = {
     "warm_epochs": 0,
 }
 HEAD_DECAY = 1e-4
+INPUTS = 768  # features of the paper's encoder for tables
+
+# One net for each of ten settings; Adam at the data set's rate, ten epochs of patience.
+EPO_SETTINGS: dict[str, Any] = {"n_settings": 10, "restricted": True, "offset": 1e-4}
+FAIRBINN_SETTINGS: dict[str, Any] = {"n_settings": 10, "preset": "release"}
+YOTO_SETTINGS: dict[str, Any] = {
+    "bounds": (1e-6, 10.0),
+    "condition": "raw",
+    "identity": False,  # hyper-networks with fresh weights
+    "targets": 10,
+}
+FILM = {"adult": (64, 2), "compas": (64, 2), "celeba": (256, 4), "utkface": (256, 4)}
+METHODS = ("gfb", "fairbayes", "epo", "fairbinn", "yoto")
 
 
-def paper_settings(method: str, dataset: str) -> dict[str, Any]:
+def paper_settings(method: str, dataset: str, *, inputs: int | None = None) -> dict[str, Any]:
     """Arguments that make an estimator the paper's recipe for a data set.
 
     Parameters
     ----------
-    method : {"gfb", "fairbayes"}
+    method : {"gfb", "fairbayes", "epo", "fairbinn", "yoto"}
         Which estimator they are for.
     dataset : {"adult", "compas", "celeba", "utkface"}
         Which data set; for pictures the ``trunk`` of the network is left to be set.
+    inputs : int, optional
+        Width of the encoder's features. The paper's networks for tables are made for 768; for
+        others their layers are scaled in proportion. By default they are the paper's.
 
     Examples
     --------
@@ -74,9 +90,19 @@ def paper_settings(method: str, dataset: str) -> dict[str, Any]:
     (0.875, 1024)
     >>> model = GFB(**settings)
     """
-    check_choice(method, "method", ("gfb", "fairbayes"))
+    check_choice(method, "method", METHODS)
     check_choice(dataset, "dataset", tuple(DATASETS))
     values = EVERYWHERE | DATASETS[dataset]
+    if inputs is not None and "hidden" in values:
+        scale = check_count(inputs, "inputs") / INPUTS
+        values["hidden"] = tuple(max(round(width * scale), 1) for width in values["hidden"])
+        values["head"] = max(round(values["head"] * scale), 1)
     if method == "gfb":
         return GFB_SETTINGS | {"network": Network(**values, weight_decay=HEAD_DECAY)}
-    return {"estimator": Network(**values)}
+    network = Network(**values)
+    if method == "fairbayes":
+        return {"estimator": network}
+    own = {"epo": EPO_SETTINGS, "fairbinn": FAIRBINN_SETTINGS, "yoto": YOTO_SETTINGS}[method]
+    if method == "yoto":
+        own = own | {"film": FILM[dataset]}
+    return own | {"network": network}

@@ -60,9 +60,10 @@ class Prepared:
     rows: Rows
     device: torch.device
 
-    def encode(self, X: Any) -> Rows:
-        """Other rows as the network's inputs."""
-        return as_rows(X, self.encoder, self.device)
+    @property
+    def encode(self) -> Inputs:
+        """Makes other rows the network's inputs; doesn't hold these."""
+        return Inputs(self.encoder, self.device)
 
     @property
     def parts(self) -> list[Indices]:
@@ -91,6 +92,18 @@ class Prepared:
             self.data.n_groups,
             self.criterion,
         )
+
+
+@dataclass
+class Inputs:
+    """Makes rows a network's inputs."""
+
+    encoder: Any
+    device: torch.device
+
+    def __call__(self, X: Any) -> Rows:
+        """Rows that batches can be taken from."""
+        return as_rows(X, self.encoder, self.device)
 
 
 @dataclass
@@ -358,9 +371,7 @@ def fit_network(
         held = prepared.held
 
         def score(net: DialNet) -> dict[str, Any]:
-            if len(held.rows) == 0:
-                return {"score": [0.0] * net.runs} if recipe.runs > 1 else {}
-            return recipe.score(net, held)
+            return recipe.score(net, held) if len(held.rows) else {}
 
         state = train(
             step,

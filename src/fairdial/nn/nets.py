@@ -325,7 +325,13 @@ class DialNet(nn.Module):
     ) -> None:
         super().__init__()
         self.trunk, self.head, self.film = trunk, head, film
-        self.members, self.groups, self.shared, self.runs = members, groups, shared, runs
+        self.members, self.groups, self.shared = members, groups, shared
+        self.kept = list(range(runs))
+
+    @property
+    def runs(self) -> int:
+        """Settings that are in the stack now."""
+        return len(self.kept)
 
     @property
     def copies(self) -> int:
@@ -416,17 +422,17 @@ class DialNet(nn.Module):
     # ---- runs ----------------------------------------------------------------------------------
 
     def keep(self, runs: Sequence[int]) -> None:
-        """Go on with some of the runs only."""
+        """Go on with the runs at these places of the stack only; ``kept`` names them."""
         for p in self.parameters():
             p.data, p.grad = take_runs(p.data, self.runs, runs), None
         self.members = self.members // self.runs * len(runs)
-        self.runs = len(runs)
+        self.kept = [self.kept[i] for i in runs]
 
     @torch.no_grad()
     def put(self, weights: dict[str, Tensor], runs: int) -> None:
         """Take the weights of so many runs in, however many there are now."""
         self.members = self.members // self.runs * runs
-        self.runs = runs
+        self.kept = list(range(runs))
         if runs == 1:
             self.load_state_dict(weights)
             return

@@ -40,7 +40,6 @@ class Progress:
 
     runs: int = 1
     epoch: int = 0
-    held: list[int] = field(default_factory=list)  # runs that are in the net
     finished: bool = False
     best_epoch: list[int] = field(default_factory=list)  # (R,) -1: none yet
     best_score: list[float] = field(default_factory=list)  # (R,)
@@ -48,7 +47,6 @@ class Progress:
     best: dict[str, Tensor] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.held = self.held or list(range(self.runs))
         self.best_epoch = self.best_epoch or [-1] * self.runs
         self.best_score = self.best_score or [-float("inf")] * self.runs
 
@@ -58,10 +56,10 @@ class Progress:
         if self.runs == 1 or not self.best:
             self.best = {name: tensor.detach().clone() for name, tensor in weights.items()}
             return
-        runs = [self.held[i] for i in better]
+        runs = [net.kept[i] for i in better]
         for name, tensor in weights.items():
             kept = self.best[name].view(self.runs, -1, *tensor.shape[1:])
-            fresh = tensor.detach().view(len(self.held), -1, *tensor.shape[1:])
+            fresh = tensor.detach().view(net.runs, -1, *tensor.shape[1:])
             kept[runs] = fresh[list(better)]
 
 
@@ -166,9 +164,10 @@ def train(
                 record |= score(net)
                 state.epoch += 1
                 record |= {"epoch": state.epoch, "seconds": time.perf_counter() - start}
-                record.setdefault("score", float(state.epoch))
+                last = float(state.epoch)
+                record.setdefault("score", last if state.runs == 1 else [last] * net.runs)
                 if state.runs > 1:
-                    record["run"] = list(state.held)
+                    record["run"] = list(net.kept)
                 state.history.append(record)
                 _keep_best(state, net, record)
                 if averager is not None and kept is not None:
@@ -191,11 +190,11 @@ def _keep_best(state: Progress, net: DialNet, record: dict[str, Any]) -> None:
     first = not _is_warm(record) and (state.best_epoch[0] < 0 or was_warm(state))
     better = [
         i
-        for i, run in enumerate(state.held)
+        for i, run in enumerate(net.kept)
         if scores[i] > state.best_score[run] or state.best_epoch[run] < 0 or first
     ]
     for i in better:
-        run = state.held[i]
+        run = net.kept[i]
         state.best_score[run], state.best_epoch[run] = scores[i], state.epoch
     if better:
         state.take(net, better)
@@ -210,15 +209,13 @@ def _drop_finished(
     stopped: bool,
 ) -> None:
     """Take the runs that have waited long enough out of the stack."""
-    left = list(range(len(state.held)))
+    kept = step.net.kept
+    left = list(range(len(kept)))
     if patience is not None and not _is_warm(state.history[-1]):
-        left = [
-            i for i, run in enumerate(state.held) if state.epoch - state.best_epoch[run] < patience
-        ]
+        left = [i for i, run in enumerate(kept) if state.epoch - state.best_epoch[run] < patience]
     state.finished = stopped or not left
-    if not state.finished and len(left) < len(state.held):
+    if not state.finished and len(left) < len(kept):
         _reduce(step, averager, left)
-        state.held = [state.held[i] for i in left]
 
 
 def _reduce(step: Step, averager: Averager | None, kept: Sequence[int]) -> None:
@@ -305,7 +302,7 @@ def _save(
         "epoch": state.epoch,
         "best_epoch": state.best_epoch,
         "best_score": state.best_score,
-        "held": state.held,
+        "kept": step.net.kept,
         "finished": state.finished,
         "history": state.history,
     }
@@ -338,8 +335,8 @@ def _restore(
     for name, tensor in tensors.items():
         piece, _, entry = name.partition("/")
         pieces.setdefault(piece, {})[entry] = tensor
-    if len(told["held"]) < step.net.runs:
-        _reduce(step, averager, told["held"])
+    if len(told["kept"]) < step.net.runs:
+        _reduce(step, averager, told["kept"])
     step.net.load_state_dict(pieces["net"])
     step.restore(pieces.get("step", {}))
     batches.restore(pieces["batches"])
@@ -351,7 +348,6 @@ def _restore(
         _restore_optimizer(optimizer, pieces.get(f"optimizer-{name}", {}))
     return Progress(
         runs=len(told["best_epoch"]),
-        held=told["held"],
         epoch=told["epoch"],
         best_epoch=told["best_epoch"],
         best_score=told["best_score"],

@@ -1,0 +1,149 @@
+"""Families of classifiers whose margins depend on the setting: EPO, FairBiNN and YOTO.
+
+Their frontier is measured: every setting's decisions on the calibration rows are counted, and the
+dial chooses the most accurate setting whose gap is within the tolerance.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any, Protocol, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fairdial._validation import check_count
+from fairdial.criteria import criterion as find_criterion
+from fairdial.errors import InvalidInputError
+from fairdial.frontier import Certificate
+from fairdial.methods.base import DialClassifier, Floats
+from fairdial.methods.network import Network
+from fairdial.methods.rows import Codes
+from fairdial.sweeping import count_selected, measure_counts
+
+
+class Family(Protocol):
+    """Gives margins at any of its settings."""
+
+    def prepare(self, X: Any, groups: Codes) -> Any:
+        """What all settings share."""
+
+    def margins(self, rows: Any, groups: Codes, setting: float) -> Floats:
+        """(n,) margins of prepared rows; above 0 the positive label is given."""
+
+
+class FamilyClassifier(DialClassifier):
+    """A family of trained classifiers, dialled by choosing among its settings."""
+
+    network: Any
+    scorer_: Family
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        encodes = self._network().encoder is not None
+        tags.input_tags.allow_nan = tags.input_tags.string = encodes
+        return tags
+
+    def _network(self) -> Network:
+        """The settings of what is trained."""
+        if self.network is None:
+            return self._default_network()
+        if not isinstance(self.network, Network):
+            raise InvalidInputError(
+                f"`network` must be a Network or None, got {type(self.network).__name__}."
+            )
+        return self.network
+
+    @staticmethod
+    @abstractmethod
+    def _default_network() -> Network:
+        """Where none is given."""
+
+    @abstractmethod
+    def _settings(
+        self, measure: Callable[[float], Measurement]
+    ) -> tuple[Floats, NDArray[np.bool_]]:
+        """(S,) settings, least constrained first, and which were fixed before these rows.
+
+        ``measure`` tells a setting's figures on the calibration rows, for a method that searches.
+        """
+
+    def _find_frontier(
+        self,
+        X: Any,
+        codes: Codes,
+        names: tuple[Hashable, ...],
+        positive: NDArray[np.bool_] | None,
+        certificate: Certificate,  # noqa: ARG002
+    ) -> Self:
+        rows = self.scorer_.prepare(X, codes)
+        kind, known = find_criterion(self.criterion), dict[float, Measurement]()
+
+        def measure(setting: float) -> Measurement:
+            if setting not in known:
+                margins = self.scorer_.margins(rows, codes, setting)
+                selected = count_selected(margins[None], codes, positive, len(names))[0]
+                known[setting] = Measurement(selected, all_rows, kind)
+            return known[setting]
+
+        all_rows = count_selected(np.ones((1, len(codes))), codes, positive, len(names))[0]
+        settings, declared = self._settings(measure)
+        self.frontier_ = measure_counts(
+            settings,
+            np.stack([measure(float(setting)).selected for setting in settings]),
+            all_rows,
+            kind,
+            names,
+            declared=declared,
+            min_count=check_count(self.min_count, "min_count") if len(names) > 1 else 1,
+            argument="sensitive_features",
+        )
+        return self
+
+    def _margins(
+        self, X: Any, codes: Codes, wishes: Sequence[Floats], confidence: float | None
+    ) -> list[Floats]:
+        """Margins of the settings that the wishes lead to; each is evaluated once."""
+        rows = self.scorer_.prepare(X, codes)
+        known: dict[float, Floats] = {}
+        found = []
+        for wish in wishes:
+            if wish.ndim == 0:
+                settings = np.array([self.frontier_.at(float(wish), confidence=confidence).setting])
+                place = np.zeros(len(codes), np.intp)
+            else:
+                distinct, place = np.unique(wish, return_inverse=True)
+                points = self.frontier_.at(distinct, confidence=confidence, simultaneous=True)
+                settings, back = np.unique(points.setting, return_inverse=True)
+                place = back[place]
+            margin = np.empty(len(codes))
+            for i, setting in enumerate(settings.tolist()):
+                if setting not in known:
+                    known[setting] = self.scorer_.margins(rows, codes, setting)
+                margin[place == i] = known[setting][place == i]
+            found.append(margin)
+        return found
+
+
+class Measurement:
+    """One setting on calibration rows."""
+
+    def __init__(self, selected: NDArray[np.int64], rows: NDArray[np.int64], kind: Any) -> None:
+        self.selected, self._rows, self._kind = selected, rows, kind
+
+    @property
+    def gap(self) -> float:
+        """Highest minus lowest rate."""
+        label = self._kind.rates[0].counted
+        chosen, rows = self.selected, self._rows
+        if label is None:
+            return float(np.ptp(chosen.sum(axis=0) / rows.sum(axis=0)))
+        return float(np.ptp(chosen[label] / rows[label]))
+
+    @property
+    def step(self) -> float:
+        """What one row can change of the gap."""
+        label = self._kind.rates[0].counted
+        rows = self._rows.sum(axis=0) if label is None else self._rows[label]
+        return float(1.0 / rows.min())

@@ -1,0 +1,77 @@
+"""FairBiNN's partition: which parameters descend the gap; all others the prediction loss."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from numbers import Integral
+from typing import Any
+
+from torch import nn
+
+from fairdial.errors import InvalidInputError
+from fairdial.nn.nets import DialNet, MLPTrunk, ModuleStack
+
+LAYERS = 2  # of the trunk that are the fairness part, where it has more
+
+
+def fairness_names(net: DialNet, choice: Any = None) -> list[str]:
+    """Names of the parameters that are the fairness part.
+
+    Parameters
+    ----------
+    net : DialNet
+        Its head always belongs to the accuracy part.
+    choice : int, str or list of str, optional
+        For the library's layers: how many of the trunk's last ones; by default two, but not the
+        first. For a trunk of one's own: the name of the part or parts of the module, such as
+        "layer4"; by default its last part that has parameters.
+
+    Raises
+    ------
+    InvalidInputError
+        The choice names nothing that is trained.
+    """
+    if isinstance(net.trunk, MLPTrunk):
+        chosen = _last_layers(net.trunk, choice)
+    else:
+        assert isinstance(net.trunk, ModuleStack)
+        chosen = _named_parts(net.trunk, choice)
+    found = [
+        name
+        for name, p in net.named_parameters()
+        if p.requires_grad and any(name.startswith(prefix) for prefix in chosen)
+    ]
+    if not found:
+        raise InvalidInputError(f"`fairness` must name layers that are trained, got {choice!r}.")
+    return found
+
+
+def _last_layers(trunk: MLPTrunk, choice: Any) -> list[str]:
+    """A layer's normalisation belongs with it."""
+    n = len(trunk.layers)
+    count = min(LAYERS, max(n - 1, 1)) if choice is None else choice
+    if not isinstance(count, Integral) or not 1 <= int(count) <= n:
+        raise InvalidInputError(
+            f"`fairness` must be a number of the trunk's layers, 1 to {n}, got {choice!r}."
+        )
+    places = range(n - int(count), n)
+    return [f"trunk.{part}.{i}." for i in places for part in ("layers", "norms")]
+
+
+def _named_parts(trunk: ModuleStack, choice: Any) -> list[str]:
+    module = trunk.nets[0]
+    parts = [name for name, part in module.named_children() if _is_trained(part)]
+    if choice is None:
+        names: Sequence[str] = parts[-1:]
+    else:
+        names = list(choice) if isinstance(choice, (list, tuple)) else [choice]
+    known = [name for name, _ in module.named_modules()]
+    if not names or not all(isinstance(name, str) and name in known for name in names):
+        raise InvalidInputError(
+            f"`fairness` must name parts of the trunk, such as {parts or known}, got {choice!r}."
+        )
+    return [f"trunk.nets.{i}.{name}." for i in range(len(trunk.nets)) for name in names]
+
+
+def _is_trained(module: nn.Module) -> bool:
+    return any(p.requires_grad for p in module.parameters())
