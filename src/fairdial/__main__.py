@@ -1,0 +1,5 @@
+"""``python -m fairdial``: the command line."""
+
+from fairdial.cli import main
+
+main(prog_name="fairdial")

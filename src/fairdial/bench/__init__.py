@@ -1,0 +1,1 @@
+"""Studies that anyone can rerun: plans, trials, records, reports."""

@@ -1,0 +1,275 @@
+"""From records to curves: accuracy and gap of every position that a trial counted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import ArrayLike, NDArray
+
+from fairdial.bench.plan import Method, Plan
+from fairdial.bench.store import config_key
+from fairdial.criteria import Criterion
+from fairdial.criteria import criterion as find_criterion
+from fairdial.errors import InvalidInputError
+
+Floats = NDArray[np.float64]
+ROUNDING = 1e-12  # far below what one row moves a gap by
+
+
+def measure(selected: ArrayLike, rows: ArrayLike, criterion: Criterion) -> Floats:
+    """Accuracy and gap of positions, from what they select.
+
+    Parameters
+    ----------
+    selected : (n, L, K) array-like
+        Rows that each position selects, by label and group.
+    rows : (L, K) array-like
+        All rows.
+
+    Returns
+    -------
+    (n, 2) array
+
+    Examples
+    --------
+    >>> from fairdial.bench.curves import measure
+    >>> from fairdial.criteria import criterion
+    >>> dp = criterion("demographic_parity")
+    >>> measure([[[1, 0], [3, 4]]], [[5, 5], [5, 5]], dp).round(3).tolist()
+    [[0.8, 0.0]]
+    """
+    chosen, everyone = np.asarray(selected, np.float64), np.asarray(rows, np.float64)
+    counted = criterion.rates[0].counted
+    part = chosen.sum(axis=1) if counted is None else chosen[:, counted]  # (n, K)
+    base = everyone.sum(axis=0) if counted is None else everyone[counted]  # (K,)
+    if not base.all():
+        raise InvalidInputError(
+            f"`rows` must have rows that count for {criterion.name} in every group, "
+            f"got {base.astype(int).tolist()}."
+        )
+    right = chosen[:, 1].sum(axis=-1) + (everyone[0] - chosen[:, 0]).sum(axis=-1)
+    return np.column_stack((right / everyone.sum(), criterion.gap(part / base)))
+
+
+@dataclass(frozen=True, eq=False)
+class Trial:
+    """A study trial as its test rows have it; points are (accuracy, gap), loosest first.
+
+    Attributes
+    ----------
+    method : str
+        Name of the method.
+    seed : int
+        Of the split.
+    points : (n, 2) array
+        The method's own positions: the paper's ten.
+    curve : (m, 2) array
+        Positions that some tolerance leads to.
+    tolerances : (t,) array
+        The common grid.
+    grid : (t, 2) array
+        The position chosen for each tolerance on calibration rows.
+    feasible : (t,) array of bool
+        Whether that position was within the tolerance on calibration rows.
+    certified : (t, 2) array
+        The position certified for each tolerance; NaN where there is none.
+    seconds : dict
+        Timing of the steps.
+    epochs : float
+        Mean number of epochs trained; NaN where there are none.
+    """
+
+    method: str
+    seed: int
+    points: Floats
+    curve: Floats
+    tolerances: Floats
+    grid: Floats
+    feasible: NDArray[np.bool_]
+    certified: Floats
+    seconds: dict[str, float]
+    epochs: float
+
+    def matched(self, gaps: ArrayLike) -> Floats:
+        """Accuracy where the dial brings the gap down to each of these; NaN: never that low.
+
+        The gap is what the dial has reached so far, a running minimum, and accuracy is
+        interpolated between positions. Above the loosest position's gap it is that position's.
+        """
+        wishes = np.asarray(gaps, np.float64)
+        reached = np.minimum.accumulate(self.curve[:, 1])
+        found = np.interp(wishes, reached[::-1], self.curve[::-1, 0])
+        return np.where(wishes < reached[-1] - ROUNDING, np.nan, found)
+
+    @property
+    def held(self) -> Floats:
+        """(t,) 1 where the test gap is within the tolerance, else 0; NaN: not feasible."""
+        return np.where(self.feasible, _within(self.grid[:, 1], self.tolerances), np.nan)
+
+    @property
+    def certified_held(self) -> Floats:
+        """(t,) the same of the certified positions; NaN: nothing could be certified."""
+        gaps = self.certified[:, 1]
+        return np.where(np.isnan(gaps), np.nan, _within(gaps, self.tolerances))
+
+
+def _within(gaps: Floats, tolerances: Floats) -> Floats:
+    return np.asarray(gaps <= tolerances + ROUNDING, np.float64)
+
+
+def read_trial(record: dict[str, Any]) -> Trial:
+    """A study record as curves."""
+    config, result = record["config"], record["result"]
+    states = result["states"]
+    place = {entry["state"]: i for i, entry in enumerate(states)}
+    measured = measure(
+        [entry["test"] for entry in states],
+        result["rows"]["test"],
+        find_criterion(config["criterion"]),
+    )
+
+    def of(chosen: Iterable[int]) -> Floats:
+        return measured[[place[state] for state in chosen]]
+
+    certified = np.full((len(result["certified"]), 2), np.nan)
+    for i, state in enumerate(result["certified"]):
+        if state is not None:
+            certified[i] = measured[place[state]]
+    epochs = result.get("epochs")
+    return Trial(
+        method=config["method"]["name"],
+        seed=config["seed"],
+        points=of(result["points"]),
+        curve=of(result["curve"]),
+        tolerances=np.asarray(config["tolerances"], np.float64),
+        grid=of(result["grid"]),
+        feasible=np.asarray(result["feasible"], np.bool_),
+        certified=certified,
+        seconds=dict(record.get("timing", {})),
+        epochs=float(np.mean(epochs["trained"])) if epochs else np.nan,
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class Panel:
+    """All trials of one data set and criterion."""
+
+    dataset: str
+    criterion: str
+    methods: tuple[Method, ...]
+    seeds: tuple[int, ...]
+    trials: dict[tuple[str, int], Trial]  # by method and seed
+
+    @property
+    def title(self) -> str:
+        """For headings."""
+        return f"{self.dataset}, {self.criterion.replace('_', ' ')}"
+
+    @property
+    def compared(self) -> list[str]:
+        """Methods with trials, without null rows."""
+        return [m.name for m in self.methods if m.seed_offset == 0 and self.of(m.name)]
+
+    @property
+    def nulls(self) -> list[tuple[str, str]]:
+        """Null rows with trials, each with the method that it repeats."""
+        return [
+            (m.name, twin)
+            for m in self.methods
+            if m.seed_offset != 0 and self.of(m.name) and (twin := _twin(m, self.methods))
+        ]
+
+    def of(self, method: str) -> list[Trial]:
+        """The trials of a method, by seed."""
+        keys = ((method, seed) for seed in self.seeds)
+        return [self.trials[key] for key in keys if key in self.trials]
+
+    def values(self, figure: Callable[[Trial], float]) -> pd.DataFrame:
+        """A figure of every trial: a line a seed, a column a method, NaN where none is."""
+        return pd.DataFrame(
+            {
+                method.name: [
+                    figure(self.trials[key]) if (key := (method.name, seed)) in self.trials else nan
+                    for seed in self.seeds
+                ]
+                for method in self.methods
+            },
+            index=pd.Index(self.seeds, name="seed"),
+            dtype=np.float64,
+        )
+
+
+nan = float("nan")
+
+
+def _twin(null: Method, methods: tuple[Method, ...]) -> str | None:
+    """The method that a null row repeats."""
+
+    def recipe(m: Method) -> tuple[Any, ...]:
+        return (m.estimator, m.settings, m.scorer, m.arguments, m.network)
+
+    same = (m.name for m in methods if m.seed_offset == 0 and recipe(m) == recipe(null))
+    return next(same, None)
+
+
+@dataclass(frozen=True, eq=False)
+class Study:
+    """A plan and what there is of it."""
+
+    plan: Plan
+    panels: tuple[Panel, ...]
+    records: tuple[dict[str, Any], ...]  # finished, in the plan's order
+    missing: tuple[dict[str, Any], ...]  # configurations without a record
+    failed: tuple[tuple[dict[str, Any], str], ...]  # configurations, and what went wrong
+    ignored: int  # records that aren't of this plan
+
+    @property
+    def complete(self) -> bool:
+        """Whether every trial is there."""
+        return not self.missing and not self.failed
+
+    @property
+    def costs(self) -> list[dict[str, Any]]:
+        """Records of cost trials."""
+        return [record for record in self.records if record["config"]["kind"] == "cost"]
+
+
+def read_study(plan: Plan, records: Iterable[dict[str, Any]]) -> Study:
+    """Sort records into the plan: what is done, missing, failed."""
+    found: dict[str, dict[str, Any]] = {}
+    for record in records:
+        key = config_key(record["config"])
+        if key not in found or ("error" in found[key] and "error" not in record):
+            found[key] = record
+    configs = plan.trials()
+    missing, failed, done = [], [], []
+    panels: dict[tuple[str, str], dict[tuple[str, int], Trial]] = {}
+    for config in configs:
+        trials = panels.setdefault((config["dataset"], config["criterion"]), {})
+        record = found.pop(config_key(config), {})
+        if not record:
+            missing.append(config)
+        elif "error" in record:
+            failed.append((config, str(record["error"])))
+        elif config["kind"] == "cost":
+            done.append(record)
+        else:
+            try:
+                trial = read_trial(record)
+            except InvalidInputError as error:  # such as a group without counted test rows
+                failed.append((config, str(error)))
+            else:
+                trials[trial.method, trial.seed] = trial
+                done.append(record)
+    return Study(
+        plan=plan,
+        panels=tuple(Panel(*key, plan.methods, plan.seeds, t) for key, t in panels.items()),
+        records=tuple(done),
+        missing=tuple(missing),
+        failed=tuple(failed),
+        ignored=len(found),
+    )

@@ -1,0 +1,294 @@
+"""Figures of a report: pure functions of curves, and the same bytes for the same numbers."""
+
+from __future__ import annotations
+
+import io
+import itertools
+import re
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy.spatial import ConvexHull
+
+from fairdial.bench.curves import Floats, Study
+from fairdial.bench.reference import sensitivity
+from fairdial.bench.tables import (
+    FIGURES,
+    MATCHED,
+    POINTS,
+    Claim,
+    Measured,
+    Paired,
+    at_tolerances,
+    paired,
+)
+from fairdial.errors import MissingExtraError
+
+try:
+    from matplotlib import style
+    from matplotlib.figure import Figure
+    from matplotlib.patches import PathPatch
+    from matplotlib.path import Path
+except ModuleNotFoundError:
+    raise MissingExtraError("figures need matplotlib: pip install 'fairdial[bench]'.") from None
+
+# Okabe and Ito's colours, those that show on white and on black.
+COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
+MARKERS = ("o", "s", "^", "D", "v", "P", "X")
+DASHES = ("-", "--", "-.", ":")
+GREY = "#8c8c8c"
+INK, FAINT = "#1d1d20", "#d9d9dd"  # become the page's colours in HTML
+STYLE = {
+    "font.size": 9,
+    "axes.titlesize": 10,
+    "axes.labelsize": 9,
+    "legend.fontsize": 8.5,
+    "legend.frameon": False,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "grid.color": FAINT,
+    "grid.linewidth": 0.6,
+    "lines.linewidth": 1.6,
+    "lines.markersize": 4,
+    "text.color": INK,
+    "axes.edgecolor": INK,
+    "axes.labelcolor": INK,
+    "xtick.color": INK,
+    "ytick.color": INK,
+    "axes.axisbelow": True,
+    "svg.hashsalt": "fairdial",
+    "pdf.fonttype": 42,
+    "text.parse_math": False,
+}
+MANY_POINTS = 3.0  # of accuracy: beyond, the axis is logarithmic outside of [-1, 1]
+TICKS = (-30, -10, -3, -1, -0.5, 0, 0.5, 1, 3, 10, 30)
+WIDE = 3.7  # inches of a panel
+DPI = 200
+CORNERS = np.linspace(0.0, 2 * np.pi, 24, endpoint=False)
+
+
+# ---- the look of a method ----------------------------------------------------------------------
+
+
+def looks(study: Study) -> dict[str, dict[str, Any]]:
+    """Colour, marker and dash of each method, the same in every figure; null rows are grey."""
+    found: dict[str, dict[str, Any]] = {}
+    shown = [m for m in study.plan.methods if m.seed_offset == 0]
+    for i, method in enumerate(shown):
+        dash = DASHES[i // len(COLOURS) % len(DASHES)]
+        found[method.name] = {
+            "color": COLOURS[i % len(COLOURS)],
+            "marker": MARKERS[i % len(MARKERS)],
+            "linestyle": dash,
+        }
+    for method in study.plan.methods:
+        found.setdefault(method.name, {"color": GREY, "marker": "", "linestyle": "--"})
+    return found
+
+
+def _sheet(rows: int, columns: int, height: float) -> tuple[Figure, Any]:
+    width = max(WIDE * columns, 5.2)
+    figure = Figure(figsize=(width, height * rows + 0.5), layout="constrained")
+    return figure, figure.subplots(rows, columns, squeeze=False)
+
+
+def _legend(figure: Figure, axes: Any) -> None:
+    """One legend under all panels."""
+    found: dict[str, Any] = {}
+    for ax in np.ravel(axes):
+        for handle, label in zip(*ax.get_legend_handles_labels(), strict=True):
+            found.setdefault(label, handle)
+    if found:
+        columns = min(len(found), 4 if figure.get_figwidth() < 2 * WIDE else 6)
+        figure.legend(found.values(), found.keys(), loc="outside lower center", ncols=columns)
+
+
+# ---- figures -----------------------------------------------------------------------------------
+
+
+def draw_tradeoffs(study: Study, parts: list[Measured]) -> Figure:
+    """Mean accuracy and gap over seeds by position, with a band of one standard error.
+
+    All of it above; below, the part where the baseline's and the main method's curves lie.
+    """
+    figure, axes = _sheet(2, len(parts), 2.7)
+    look = looks(study)
+    for column, part in zip(axes.T, parts, strict=True):
+        means = {}
+        for name in part.panel.compared:
+            points = np.stack([trial.points for trial in part.panel.of(name)])  # (seeds, n, 2)
+            means[name] = mean = points.mean(axis=0)[:, ::-1]  # gap, accuracy
+            for ax in column:
+                if len(points) > 1:
+                    error = points.std(axis=0, ddof=1)[:, ::-1] / np.sqrt(len(points))
+                    ax.add_patch(_ribbon(mean, error, look[name]["color"]))
+                ax.plot(*mean.T, label=name, **look[name])
+        near = [means[n] for n in (study.plan.baseline, study.plan.main) if n in means]
+        _zoom(column[1], np.concatenate(near or [*means.values()]))
+        column[0].set(title=part.panel.title, ylabel="accuracy")
+        column[1].set(xlabel="gap on test rows", ylabel="accuracy, nearer")
+    _legend(figure, axes)
+    return figure
+
+
+def _zoom(ax: Any, points: Floats) -> None:
+    """Show these points and a margin."""
+    low, high = points.min(axis=0), points.max(axis=0)
+    margin = np.maximum(0.25 * (high - low), 0.002)
+    ax.set_xlim(max(low[0] - margin[0], -0.1 * margin[0]), high[0] + margin[0])
+    ax.set_ylim(low[1] - 2 * margin[1], high[1] + margin[1])
+
+
+def _ribbon(centres: Floats, radii: Floats, colour: str) -> PathPatch:
+    """The union of ellipses around points, and of what lies between neighbours."""
+    least = 1e-6
+    circle = np.column_stack((np.cos(CORNERS), np.sin(CORNERS)))
+    rings = centres[:, None] + np.maximum(radii, least)[:, None] * circle  # (n, corners, 2)
+    outlines = []
+    for first, second in itertools.pairwise(rings):
+        both = np.concatenate((first, second))
+        hull = both[ConvexHull(both).vertices]  # counter-clockwise: overlaps fill once
+        outlines.append(Path(np.concatenate((hull, hull[:1])), closed=True))
+    shape = Path.make_compound_path(*outlines)
+    return PathPatch(shape, facecolor=colour, edgecolor="none", alpha=0.16)
+
+
+def draw_tolerances(study: Study, parts: list[Measured]) -> Figure:
+    """At common tolerances: accuracy beside the baseline's, paired; and the gap on test rows."""
+    figure, axes = _sheet(2, len(parts), 2.5)
+    look, base = looks(study), study.plan.baseline
+    for (top, bottom), part in zip(axes.T, parts, strict=True):
+        panel = part.panel
+        accuracy, gaps = at_tolerances(panel, 0), at_tolerances(panel, 1)
+        wishes = np.array([*accuracy])
+        top.axhline(0.0, color=INK, linewidth=0.8)
+        names = panel.compared
+        nulls = [null for null, twin in panel.nulls if twin == base]
+        for name in [n for n in (*names, *nulls) if n != base and base in names]:
+            found = [paired(POINTS * (values[name] - values[base])) for values in accuracy.values()]
+            _banded(top, wishes, found, name, look[name])
+        for name in names:
+            found = [paired(values[name]) for values in gaps.values()]
+            _banded(bottom, wishes, found, name, look[name])
+        bottom.plot(wishes, wishes, color=INK, linewidth=0.9, linestyle=":", label="tolerance")
+        top.set(title=panel.title, ylabel=f"accuracy minus {_short(base)}'s, points")
+        if max(map(abs, top.get_ylim())) > MANY_POINTS:
+            top.set_yscale("symlog", linthresh=1.0, linscale=1.5)
+            inside = [tick for tick in TICKS if top.get_ylim()[0] <= tick <= top.get_ylim()[1]]
+            top.set_yticks(inside, labels=[f"{tick:g}" for tick in inside])
+            top.minorticks_off()
+        bottom.set(xlabel="tolerance asked for on calibration rows", ylabel="gap on test rows")
+    _legend(figure, axes)
+    return figure
+
+
+def _short(name: str) -> str:
+    return name if len(name) <= 16 else "the baseline"
+
+
+def _banded(ax: Any, x: ArrayLike, found: list[Paired], name: str, look: dict[str, Any]) -> None:
+    mean = np.array([f.mean for f in found])
+    error = np.nan_to_num([f.error for f in found])
+    ax.fill_between(x, mean - error, mean + error, color=look["color"], alpha=0.13, linewidth=0)
+    ax.plot(x, mean, label=name, **{**look, "marker": ""})
+
+
+def draw_sensitivity(study: Study, parts: list[Measured]) -> Figure:
+    """HV and inverted HV over the place of the reference point; a star where the report has it."""
+    figure, axes = _sheet(2, len(parts), 2.5)
+    look = looks(study)
+    for column, part in zip(axes.T, parts, strict=True):
+        reference = part.volumes.reference
+        found = sensitivity(part.panel, reference)
+        main = (part.volumes.hv, part.volumes.inverted)
+        steps = (reference.steps, reference.inverted_steps)
+        words = ("HV (more is better)", "inverted HV (less is better)")
+        for ax, means, values, at, word in zip(column, found, main, steps, words, strict=True):
+            for name in part.panel.compared:
+                line = {**look[name], "marker": ""}
+                ax.plot(means.index, means[name], label=name, **line)
+                ax.plot(at, values[name].mean(), "*", color=line["color"], markersize=9)
+            ax.set_xscale("log")
+            ax.set_xticks([2, 5, 10, 20, 40, 80], labels=["2", "5", "10", "20", "40", "80"])
+            ax.minorticks_off()
+            ax.set_ylabel(word)
+        column[0].set_title(part.panel.title)
+        column[1].set_xlabel("N - 1, N' - 1: the reference point comes nearer")
+    _legend(figure, axes)
+    return figure
+
+
+def draw_differences(study: Study, parts: list[Measured], claims: list[Claim]) -> Figure:
+    """Differences to the baseline on the key figures with 95% intervals, and null rows."""
+    base = study.plan.baseline
+    lines = [_differing(part, claims, base) for part in parts]
+    height = 0.26 * max((len(names) for names, _ in lines), default=1) + 0.9
+    figure, axes = _sheet(len(parts), len(FIGURES), height)
+    figure.set_figwidth(8.4)
+    look = looks(study)
+    for row, part, (names, find) in zip(axes, parts, lines, strict=True):
+        for ax, name_of_figure in zip(row, FIGURES, strict=True):
+            ax.axvline(0.0, color=INK, linewidth=0.8)
+            for place, name in enumerate(names):
+                found = find(name_of_figure, name)
+                colour, marker = look[name]["color"], look[name]["marker"] or "o"
+                ax.plot(found.mean, place, marker, color=colour)
+                if found.seeds > 1:
+                    ax.plot([found.low, found.high], [place, place], "-", color=colour)
+            ax.set_yticks(range(len(names)), labels=names if ax is row[0] else [""] * len(names))
+            ax.set_ylim(len(names) - 0.5, -0.5)
+            ax.grid(axis="y", visible=False)
+            ax.set_xlabel(
+                "accuracy at matched gaps, points" if name_of_figure == MATCHED else name_of_figure
+            )
+        row[1].set_title(f"{part.panel.title}: difference to {_short(base)}, 95% interval")
+    return figure
+
+
+def _differing(
+    part: Measured, claims: list[Claim], base: str
+) -> tuple[list[str], Callable[[str, str], Paired]]:
+    """Methods that have a difference to the baseline, and what finds it."""
+    mine = {(c.figure, c.a): c.found for c in claims if c.panel == part.panel.title and c.b == base}
+    nulls = [null for null, twin in part.panel.nulls if twin == base]
+    names = list(dict.fromkeys(a for _, a in mine)) + nulls
+
+    def find(figure: str, name: str) -> Paired:
+        return mine[figure, name] if name not in nulls else part.difference(figure, name, base)
+
+    return names, find
+
+
+# ---- files -------------------------------------------------------------------------------------
+
+
+def render(draw: Callable[[], Figure]) -> dict[str, bytes]:
+    """A figure as PNG, PDF and SVG, without dates and versions in it."""
+    found = {}
+    with style.context(["default", STYLE]):
+        figure = draw()
+        for kind, metadata in (
+            ("png", {"Software": None}),
+            ("pdf", {"Creator": None, "Producer": None, "CreationDate": None}),
+            ("svg", {"Creator": None, "Date": None, "Format": None, "Type": None}),
+        ):
+            buffer = io.BytesIO()
+            transparent = kind == "svg"
+            figure.savefig(buffer, format=kind, dpi=DPI, metadata=metadata, transparent=transparent)
+            found[kind] = buffer.getvalue()
+    return found
+
+
+def inline(svg: bytes, name: str) -> str:
+    """An SVG for a page that holds others: own ids, the page's ink, no links to anywhere."""
+    text = svg.decode("utf-8")
+    text = text[text.index("<svg") :]
+    text = re.sub(r"<metadata>.*?</metadata>", "", text, flags=re.DOTALL)
+    text = re.sub(r'\sxmlns(:\w+)?="[^"]*"', "", text)
+    text = re.sub(r'(<svg[^>]*?) width="[^"]*"', r"\1", text, count=1)
+    text = re.sub(r'(<svg[^>]*?) height="[^"]*"', r"\1", text, count=1)
+    text = re.sub(r'(\bid="|href="#|url\(#)', rf"\g<1>{name}-", text)
+    return text.replace(INK, "currentColor").replace(FAINT, "var(--line)")

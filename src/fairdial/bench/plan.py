@@ -1,0 +1,306 @@
+"""A plan: which methods, on which data sets, with which seeds. It is data, read from TOML."""
+
+from __future__ import annotations
+
+import difflib
+import inspect
+import os
+import tomllib
+from collections.abc import Iterable
+from dataclasses import dataclass, field, fields
+from importlib.resources import files
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import fairdial
+from fairdial.bench.sources import SOURCES
+from fairdial.criteria import criterion as find_criterion
+from fairdial.errors import InvalidInputError
+from fairdial.methods.network import Network
+
+ESTIMATORS = ("GFB", "FairBayes", "EPO", "FairBiNN", "YOTO")
+SCORERS = ("gradient boosting", "logistic regression")
+SETTINGS = ("default", "paper")
+SHIPPED = ("quick", "paper-tabular", "confirm")
+GRID = tuple(round(0.01 * i, 2) for i in range(21))
+
+
+@dataclass(frozen=True)
+class Method:
+    """One row of the comparison.
+
+    Attributes
+    ----------
+    name : str
+        What the tables call it.
+    estimator : str
+        A class of the library.
+    settings : {"default", "paper"}
+        Where the arguments come from; "paper" scales the networks to the encoder.
+    scorer : str, optional
+        What FairBayes dials, instead of a network.
+    arguments, network : dict
+        Over those: arguments of the estimator, and of its network.
+    seed_offset : int
+        Added to the seed of the method, not of the split: another initialisation (a null row).
+    """
+
+    name: str
+    estimator: str
+    settings: str = "default"
+    scorer: str | None = None
+    arguments: dict[str, Any] = field(default_factory=dict)
+    network: dict[str, Any] = field(default_factory=dict)
+    seed_offset: int = 0
+
+    def __post_init__(self) -> None:
+        _one_of(self.estimator, "estimator", ESTIMATORS)
+        _one_of(self.settings, "settings", SETTINGS)
+        if self.scorer is not None:
+            _one_of(self.scorer, "scorer", SCORERS)
+            if self.estimator != "FairBayes" or self.network or self.settings == "paper":
+                raise InvalidInputError(
+                    f"`scorer` must go with FairBayes and without a network, got it in "
+                    f"{self.name!r}."
+                )
+        own = _arguments(getattr(fairdial, self.estimator))
+        _known(self.arguments, own - RESERVED, f"argument of {self.estimator}")
+        _known(self.network, _arguments(Network) - {"checkpoint"}, "argument of Network")
+        Network(**self.network).check()
+
+
+RESERVED = {"criterion", "tolerance", "random_state", "calibration", "network", "estimator"}
+
+
+@dataclass(frozen=True)
+class Cost:
+    """How cost is measured: so many epochs without early stopping, one training at a time."""
+
+    epochs: int = 10
+    repeats: int = 1
+
+    def __post_init__(self) -> None:
+        for name in ("epochs", "repeats"):
+            _whole(getattr(self, name), f"cost.{name}", least=1 if name == "repeats" else 2)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is compared, and how it is reported.
+
+    Attributes
+    ----------
+    title, notes : str
+        For the report.
+    datasets : tuple of str
+        Names of data sets.
+    methods : tuple of Method
+        Rows of the comparison.
+    seeds : tuple of int
+        Splits; a method's weights and batches follow the same seed.
+    criteria : tuple of str
+        What is equalised.
+    settings : int
+        Positions of the dial that make a method's curve.
+    baseline : str
+        The method that others are compared with.
+    main : str
+        The method whose quartile tables are made.
+    tolerances, gaps : tuple of float
+        The common grid of tolerances; the gaps at which accuracy is matched.
+    confidence : float
+        Of the certified rows.
+    rows : int, optional
+        Use a sample of so many rows of every data set.
+    cost : Cost, optional
+        Measure cost too.
+    """
+
+    title: str
+    datasets: tuple[str, ...]
+    methods: tuple[Method, ...]
+    seeds: tuple[int, ...]
+    criteria: tuple[str, ...] = ("demographic_parity",)
+    settings: int = 10
+    baseline: str = ""
+    main: str = ""
+    tolerances: tuple[float, ...] = GRID
+    gaps: tuple[float, ...] = (0.02, 0.05, 0.10, 0.15)
+    confidence: float = 0.95
+    rows: int | None = None
+    notes: str = ""
+    cost: Cost | None = None
+
+    def __post_init__(self) -> None:
+        for name in self.datasets:
+            _one_of(name, "datasets", tuple(SOURCES))
+        for name in self.criteria:
+            find_criterion(name)
+        for seed in self.seeds:
+            _whole(seed, "seeds", least=0)
+        _whole(self.settings, "settings", least=2)
+        if self.rows is not None:
+            _whole(self.rows, "rows", least=100)
+        for kind in ("datasets", "seeds", "criteria", "methods"):
+            values = [m.name for m in self.methods] if kind == "methods" else getattr(self, kind)
+            if not values or len(set(values)) < len(values):
+                raise InvalidInputError(f"`{kind}` must hold different entries, got {values!r}.")
+        names = tuple(method.name for method in self.methods)
+        for role in ("baseline", "main"):
+            if not getattr(self, role):
+                object.__setattr__(self, role, names[0])
+            _one_of(getattr(self, role), role, names)
+        for kind, values in (("tolerances", self.tolerances), ("gaps", self.gaps)):
+            if not values or not np.all((np.array(values) >= 0) & (np.array(values) <= 1)):
+                raise InvalidInputError(f"`{kind}` must lie in [0, 1], got {values!r}.")
+        if not 0 < self.confidence < 1:
+            raise InvalidInputError(f"`confidence` must lie in (0, 1), got {self.confidence!r}.")
+        for method in self.methods:
+            if method.settings == "paper" and any(
+                not SOURCES[name].paper for name in self.datasets
+            ):
+                raise InvalidInputError(
+                    f"`settings` must be 'default' for data sets that the paper doesn't have, got "
+                    f"'paper' in {method.name!r}."
+                )
+
+    def trials(self) -> list[dict[str, Any]]:
+        """The configuration of every trial, as plain data."""
+        found: list[dict[str, Any]] = []
+        for dataset, name, method in product(self.datasets, self.criteria, self.methods):
+            common: dict[str, Any] = {
+                "dataset": dataset,
+                "rows": self.rows,
+                "criterion": find_criterion(name).name,
+                "method": _plain(method),
+                "settings": self.settings,
+            }
+            study = {
+                "kind": "study",
+                "tolerances": list(self.tolerances),
+                "confidence": self.confidence,
+            }
+            found += [common | study | {"seed": seed} for seed in self.seeds]
+            if self.cost is not None and method.seed_offset == 0:
+                cost = {"kind": "cost", "epochs": self.cost.epochs}
+                found += [common | cost | {"seed": i} for i in range(self.cost.repeats)]
+        return found
+
+
+def read_plan(source: str | Path) -> Plan:
+    """A plan from a TOML file, or one that is shipped, by name.
+
+    Examples
+    --------
+    >>> from fairdial.bench.plan import read_plan
+    >>> len(read_plan("quick").methods)
+    6
+    """
+    try:
+        data = tomllib.loads(_text(source))
+    except tomllib.TOMLDecodeError as error:
+        raise InvalidInputError(f"`plan` must be TOML, got {source} with: {error}.") from error
+    return make_plan(data)
+
+
+def _text(source: str | Path) -> str:
+    path = Path(source)
+    if path.is_file():
+        return path.read_text("utf-8")
+    if str(source) not in SHIPPED:
+        raise InvalidInputError(
+            f"`plan` must be a TOML file or one of {', '.join(SHIPPED)}, got {str(source)!r}."
+            + _nearest(str(source), SHIPPED)
+        )
+    return files("fairdial.bench").joinpath("plans", f"{source}.toml").read_text("utf-8")
+
+
+def keep_plan(source: str | Path, path: Path) -> None:
+    """Keep a plan's text with its records; another plan there is refused."""
+    text = _text(source)
+    if path.is_file():
+        if path.read_text("utf-8") != text:
+            raise InvalidInputError(
+                f"`out` must be a folder of this plan or a new one, got {path.parent} with another "
+                f"plan in {path.name}."
+            )
+        return
+    path.parent.mkdir(parents=True, exist_ok=True)
+    half = path.with_suffix(".part")
+    half.write_text(text, "utf-8")
+    os.replace(half, path)
+
+
+def make_plan(data: dict[str, Any]) -> Plan:
+    """A plan from plain data, as TOML has it."""
+    _known(data, {f.name for f in fields(Plan)}, "key of a plan")
+    missing = [name for name in ("title", "datasets", "methods", "seeds") if name not in data]
+    if missing:
+        raise InvalidInputError(f"`plan` must have {', '.join(missing)}, got none.")
+    values: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in data.items()}
+    values["methods"] = tuple(_method(item, data["methods"]) for item in data["methods"])
+    if "cost" in data:
+        _known(data["cost"], {f.name for f in fields(Cost)}, "key of `cost`")
+        values["cost"] = Cost(**data["cost"])
+    return Plan(**values)
+
+
+def _method(item: dict[str, Any], others: list[dict[str, Any]]) -> Method:
+    """A method; ``same_as`` takes another's entries over."""
+    names = {f.name for f in fields(Method)}
+    _known(item, names | {"same_as"}, "key of a method")
+    item = dict(item)
+    if "same_as" in item:
+        model = item.pop("same_as")
+        known = {str(other.get("name")): other for other in others}
+        _one_of(model, "same_as", tuple(known))
+        item = {k: v for k, v in known[model].items() if k != "same_as"} | item
+    for name in ("name", "estimator"):
+        if name not in item:
+            raise InvalidInputError(f"`methods` must each have a {name}, got {item!r}.")
+    return Method(**item)
+
+
+def _plain(method: Method) -> dict[str, Any]:
+    """As JSON has it."""
+    return {f.name: _listed(getattr(method, f.name)) for f in fields(Method)}
+
+
+def _listed(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _listed(entry) for key, entry in value.items()}
+    return list(value) if isinstance(value, tuple) else value
+
+
+def _arguments(kind: Any) -> set[str]:
+    return set(inspect.signature(kind).parameters)
+
+
+def _known(given: Iterable[str], allowed: Iterable[str], what: str) -> None:
+    names = sorted(allowed)
+    for key in given:
+        if key not in names:
+            raise InvalidInputError(
+                f"`{key}` must be a {what}: {', '.join(names)}.{_nearest(key, names)}"
+            )
+
+
+def _one_of(value: Any, name: str, allowed: tuple[str, ...]) -> None:
+    if value not in allowed:
+        raise InvalidInputError(
+            f"`{name}` must be one of {', '.join(allowed)}, got {value!r}."
+            + _nearest(str(value), allowed)
+        )
+
+
+def _nearest(given: str, allowed: Iterable[str]) -> str:
+    close = difflib.get_close_matches(given, list(allowed), n=1, cutoff=0.5)
+    return f" Did you mean {close[0]!r}?" if close else ""
+
+
+def _whole(value: Any, name: str, *, least: int) -> None:
+    if not isinstance(value, int) or isinstance(value, bool) or value < least:
+        raise InvalidInputError(f"`{name}` must be whole and at least {least}, got {value!r}.")

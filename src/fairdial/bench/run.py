@@ -1,0 +1,156 @@
+"""Run what is missing of a plan: processes on one machine, dask or ray across machines."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import os
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from joblib import Parallel, cpu_count, delayed, parallel_config
+
+from fairdial._validation import check_choice
+from fairdial.bench.plan import Plan
+from fairdial.bench.store import Store
+from fairdial.bench.trial import run_trial
+from fairdial.errors import InvalidInputError, MissingExtraError
+from fairdial.progress import Reporter, Silent
+
+BACKENDS = ("loky", "dask", "ray")
+WEIGHTS = {"FairBiNN": 3, "EPO": 2}  # about how long a trial takes beside others: longest first
+
+
+@dataclass(frozen=True)
+class Status:
+    """How much of a plan is done."""
+
+    total: int
+    done: int
+    failed: int
+
+    @property
+    def missing(self) -> int:
+        """Trials that a run would do."""
+        return self.total - self.done
+
+
+def status(plan: Plan, store: Store) -> Status:
+    """How much of a plan is done, by this version of the code."""
+    trials = plan.trials()
+    done = sum(store.find(config) is not None for config in trials)
+    failed = sum(store.failure(config) is not None for config in trials)
+    return Status(len(trials), done, failed)
+
+
+def run(
+    plan: Plan,
+    store: Store,
+    *,
+    n_jobs: int | None = None,
+    backend: str = "loky",
+    scheduler: str | None = None,
+    reporter: Reporter | None = None,
+) -> Status:
+    """Run the trials that have no record yet; every one is kept as soon as it is done.
+
+    Parameters
+    ----------
+    plan : Plan
+        What to run.
+    store : Store
+        Where records go. What is there already is not run again.
+    n_jobs : int, optional
+        Trials at once; by default one for each processor, or what the cluster has.
+    backend : {"loky", "dask", "ray"}
+        Where they run.
+    scheduler : str, optional
+        Address of the dask scheduler or ray cluster; by default one is started on this machine.
+    reporter : Reporter, optional
+        Shows progress.
+    """
+    check_choice(backend, "backend", BACKENDS)
+    if scheduler is not None and backend == "loky":
+        raise InvalidInputError("`scheduler` must go with the backend dask or ray, got loky.")
+    for path in store.leftovers():
+        path.unlink(missing_ok=True)
+    missing = [config for config in plan.trials() if store.find(config) is None]
+    missing.sort(key=lambda c: -WEIGHTS.get(c["method"]["estimator"], 1))
+    studies = [config for config in missing if config["kind"] == "study"]
+    costs = [config for config in missing if config["kind"] == "cost"]
+    with reporter or Silent() as shown:
+        start, total = time.perf_counter(), len(missing)
+        with _backend(backend, scheduler, n_jobs) as jobs:
+            for done, record in enumerate(_records(studies, jobs), start=1):
+                store.write(record)
+                shown.advance(_told(record, done, total, min(jobs, len(studies) - done), start))
+        for done, config in enumerate(costs, start=len(studies) + 1):  # one at a time
+            record = run_trial(config)
+            store.write(record)
+            shown.advance(_told(record, done, total, int(done < total), start))
+    return status(plan, store)
+
+
+def _records(configs: list[dict[str, Any]], jobs: int) -> Iterator[dict[str, Any]]:
+    if jobs == 1:
+        yield from map(run_trial, configs)
+    elif configs:
+        yield from Parallel(n_jobs=jobs, return_as="generator_unordered", batch_size=1)(
+            delayed(run_trial)(config) for config in configs
+        )
+
+
+@contextlib.contextmanager
+def _backend(name: str, scheduler: str | None, n_jobs: int | None) -> Iterator[int]:
+    """Make joblib run there; gives the number of trials at once."""
+    if name == "loky":
+        with parallel_config("loky", inner_max_num_threads=1):
+            yield n_jobs or cpu_count()
+    elif name == "dask":
+        distributed = _need("distributed", "dist")
+        with (
+            distributed.Client(scheduler)
+            if scheduler
+            else distributed.Client(
+                n_workers=n_jobs or cpu_count(), threads_per_worker=1, dashboard_address=None
+            ) as client,
+            parallel_config("dask", wait_for_workers_timeout=60),
+        ):
+            threads = sum(client.nthreads().values())
+            yield max(n_jobs or threads, 2)
+    else:
+        ray, register = _need("ray", "ray"), _need("ray.util.joblib", "ray")
+        os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
+        ray.init(address=scheduler, num_cpus=None if scheduler else n_jobs, log_to_driver=False)
+        try:
+            register.register_ray()
+            with parallel_config("ray"):
+                cores = int(ray.cluster_resources().get("CPU", 1))
+                yield max(n_jobs or cores, 2)
+        finally:
+            ray.shutdown()
+
+
+def _need(name: str, extra: str) -> Any:
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError:
+        raise MissingExtraError(
+            f"this backend needs {name.split('.')[0]}: pip install 'fairdial[{extra}]'."
+        ) from None
+
+
+def _told(
+    record: dict[str, Any], done: int, total: int, running: int, start: float
+) -> dict[str, Any]:
+    config = record["config"]
+    words = (config["dataset"], config["method"]["name"], f"seed {config['seed']}")
+    return {
+        "trial": " ".join(words) + (" failed" if "error" in record else ""),
+        "done": done,
+        "total": total,
+        "running": running,
+        "seconds": time.perf_counter() - start,
+    }

@@ -1,0 +1,97 @@
+"""Data sets by name, split for a trial; and test rows that stay sealed until the very end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from fairdial.datasets import Dataset, load_adult, load_compas, make_gaussian
+from fairdial.errors import FairdialError
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where a data set comes from, and whether the paper's settings know it."""
+
+    load: Callable[[], Dataset]
+    paper: bool
+
+
+def _gaussian() -> Dataset:
+    return make_gaussian(20_000, random_state=0)
+
+
+SOURCES = {
+    "adult": Source(load_adult, paper=True),
+    "compas": Source(load_compas, paper=True),
+    "gaussian": Source(_gaussian, paper=False),
+}
+SAMPLE_SEED = 0
+
+
+class Parts(NamedTuple):
+    """The rows of a trial."""
+
+    fit: Dataset  # training and validation rows
+    validation: float  # share of them that early stopping looks at
+    calibration: Dataset
+    test: SealedRows
+
+
+class SealedRowsError(FairdialError):
+    """Somebody looked at test rows too early, or twice."""
+
+
+class SealedRows:
+    """Test rows that can be opened once, when everything has been chosen.
+
+    The rows aren't in memory before: they are read anew when the seal is broken. So nothing that
+    runs earlier can see them, not even by accident.
+    """
+
+    def __init__(self, read: Callable[[], Dataset]) -> None:
+        self._read, self._chosen, self._opened = read, False, False
+
+    def everything_is_chosen(self) -> None:
+        """Say that training and calibration are over."""
+        self._chosen = True
+
+    def open(self) -> Dataset:
+        """The test rows."""
+        if not self._chosen:
+            raise SealedRowsError("test rows are sealed until training and calibration are over.")
+        if self._opened:
+            raise SealedRowsError("test rows are opened once only.")
+        self._opened = True
+        return self._read()
+
+
+def split(name: str, seed: int, rows: int | None = None) -> Parts:
+    """The paper's split of a data set, with the test rows sealed."""
+    data = _sample(SOURCES[name].load(), rows)
+    parts = data.paper_split(seed)
+    fit = Dataset(
+        pd.concat([parts.train.X, parts.validation.X]),
+        np.concatenate([parts.train.y, parts.validation.y]),
+        np.concatenate([parts.train.groups, parts.validation.groups]),
+        name=name,
+    )
+    share = len(parts.validation) / len(fit)
+    calibration = parts.calibration
+    calibration = Dataset(calibration.X.copy(), calibration.y, calibration.groups, name=name)
+
+    def read() -> Dataset:
+        return _sample(SOURCES[name].load(), rows).paper_split(seed).test
+
+    return Parts(fit, share, calibration, SealedRows(read))
+
+
+def _sample(data: Dataset, rows: int | None) -> Dataset:
+    """So many rows, the same for every seed, of all groups and labels in proportion."""
+    if rows is None or rows >= len(data):
+        return data
+    return data.split(test_size=rows / len(data), random_state=SAMPLE_SEED)[1]

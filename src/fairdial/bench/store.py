@@ -1,0 +1,116 @@
+"""Records: one file a trial, written whole or not at all, found again by what was run."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import fairdial
+
+FORMAT = 1
+UNRELATED = ("bench/", "serve/", "cli.py", "plotting.py", "progress.py", "persistence.py")
+RELATED = ("bench/trial.py", "bench/sources.py")
+
+
+@cache
+def code_version() -> str:
+    """A hash of all code that a trial's result can depend on."""
+    root = Path(fairdial.__file__).parent
+    digest = hashlib.sha256()
+    for path in sorted(root.rglob("*.py")):
+        name = path.relative_to(root).as_posix()
+        if name.startswith(UNRELATED) and name not in RELATED:
+            continue
+        digest.update(name.encode() + b"\0" + path.read_bytes())
+    return digest.hexdigest()[:16]
+
+
+def config_key(config: dict[str, Any]) -> str:
+    """A hash of what was to be run."""
+    text = json.dumps(config, sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+class Store:
+    """A folder of records.
+
+    Parameters
+    ----------
+    folder : path
+        Made when the first record is written.
+    """
+
+    def __init__(self, folder: str | Path) -> None:
+        self.folder = Path(folder)
+
+    def path(self, config: dict[str, Any], code: str | None = None) -> Path:
+        """Where the record of a trial lies."""
+        words = (config["kind"], config["dataset"], config["method"]["name"], str(config["seed"]))
+        name = re.sub(r"[^a-z0-9]+", "-", " ".join(words).lower()).strip("-")
+        return self.folder / f"{name}-{config_key(config)}-{code or code_version()}.json"
+
+    def write(self, record: dict[str, Any]) -> None:
+        """Keep a record: to a temporary name first, then renamed."""
+        body = json.dumps(record, sort_keys=True, allow_nan=False)
+        head = {"format": FORMAT, "code": code_version(), "sha256": _hash(body)}
+        path = self.path(record["config"])
+        self.folder.mkdir(parents=True, exist_ok=True)
+        half = path.with_suffix(f".{os.getpid()}.part")
+        with half.open("w", encoding="utf-8") as file:
+            file.write(json.dumps(head) + "\n" + body + "\n")
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(half, path)
+
+    def read(self, path: Path) -> dict[str, Any] | None:
+        """A record, or None where the file isn't whole."""
+        try:
+            head_line, body = path.read_text("utf-8").rstrip("\n").split("\n")
+            head = json.loads(head_line)
+            if head["format"] != FORMAT or head["sha256"] != _hash(body):
+                return None
+            return json.loads(body) | {"code": head["code"]}  # type: ignore[no-any-return]
+        except (OSError, ValueError, KeyError, TypeError):
+            return None
+
+    def find(self, config: dict[str, Any]) -> dict[str, Any] | None:
+        """The finished record of a trial by this code, if there is one that is whole."""
+        record = self.read(self.path(config))
+        return record if record is not None and "error" not in record else None
+
+    def of_any_code(self, config: dict[str, Any]) -> dict[str, Any] | None:
+        """The finished record of a trial: by this code, else the newest by another."""
+        found = self.find(config)
+        if found is not None:
+            return found
+        pattern = self.path(config, "*").name
+        paths = sorted(self.folder.glob(pattern), key=lambda path: path.stat().st_mtime)
+        for path in reversed(paths):
+            record = self.read(path)
+            if record is not None and "error" not in record:
+                return record
+        return None
+
+    def failed(self, config: dict[str, Any]) -> dict[str, Any] | None:
+        """The record of a trial that failed, by this code."""
+        record = self.read(self.path(config))
+        return record if record is not None and "error" in record else None
+
+    def failure(self, config: dict[str, Any]) -> str | None:
+        """What went wrong in a trial, if something did."""
+        record = self.failed(config)
+        return None if record is None else str(record["error"])
+
+    def leftovers(self) -> Iterator[Path]:
+        """Files of writers that were killed."""
+        yield from self.folder.glob("*.part")
+
+
+def _hash(body: str) -> str:
+    return hashlib.sha256(body.encode()).hexdigest()

@@ -1,0 +1,343 @@
+"""One trial: a method on one split, and everything that the report needs to know of it.
+
+Positions of the dial are chosen on calibration rows; test rows are opened once, after that, and
+only counted.
+"""
+
+from __future__ import annotations
+
+import platform
+import time
+import traceback
+import warnings
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.ensemble import HistGradientBoostingClassifier
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
+
+import fairdial
+from fairdial.bench.sources import Parts, split
+from fairdial.datasets import Dataset
+from fairdial.encoders import TableEncoder
+from fairdial.errors import CannotCertifyError, FairdialWarning
+from fairdial.methods.families import FamilyClassifier
+from fairdial.methods.network import Network
+from fairdial.methods.presets import paper_settings
+from fairdial.sweeping import count_selected, sweep
+
+CURVE = 200  # states of a swept dial that are counted on test rows
+PACKAGES = ("fairdial", "numpy", "scipy", "scikit-learn", "pandas", "torch")
+Indices = NDArray[np.intp]
+
+
+def run_trial(config: dict[str, Any]) -> dict[str, Any]:
+    """Run a trial; an error becomes part of the record.
+
+    Parameters
+    ----------
+    config : dict
+        As :meth:`fairdial.bench.plan.Plan.trials` gives it.
+
+    Returns
+    -------
+    dict
+        ``config``; ``result``, the same on every machine of a kind; ``timing``; ``environment``;
+        or ``error``.
+    """
+    record: dict[str, Any] = {"config": config, "environment": environment()}
+    _one_thread()
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("ignore")
+        warnings.simplefilter("always", FairdialWarning)
+        try:
+            run = _study if config["kind"] == "study" else _cost
+            record |= run(config)
+        except Exception as error:
+            record["error"] = f"{type(error).__name__}: {error}"
+            record["traceback"] = traceback.format_exc()
+    record["warnings"] = sorted({str(w.message) for w in told})
+    return record
+
+
+def environment() -> dict[str, str]:
+    """Versions, and what kind of machine it was."""
+    found = {"python": platform.python_version(), "machine": platform.machine()}
+    for name in PACKAGES:
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            found[name] = "not installed"
+    return found
+
+
+def _one_thread() -> None:
+    """Trials run side by side; and sums come out the same whoever runs them."""
+    try:
+        import torch
+    except ModuleNotFoundError:
+        return
+    torch.set_num_threads(1)
+
+
+# ---- the model ---------------------------------------------------------------------------------
+
+
+def make_model(config: dict[str, Any], parts: Parts) -> Any:
+    """The estimator of a trial; all methods of a seed share rows, weights and batch order."""
+    method = config["method"]
+    kind = getattr(fairdial, method["estimator"])
+    seed = config["seed"] + method["seed_offset"]
+    arguments: dict[str, Any] = {}
+    if method["scorer"] is not None:
+        arguments["estimator"] = _scorer(method["scorer"], seed)
+    else:
+        place = "estimator" if method["estimator"] == "FairBayes" else "network"
+        network = _default_network(method["estimator"])
+        if method["settings"] == "paper":
+            inputs = TableEncoder().fit(parts.fit.X).n_features_out_
+            arguments = paper_settings(
+                method["estimator"].lower(), config["dataset"], inputs=inputs
+            )
+            network = arguments[place]
+        network.set_params(validation=parts.validation, **_tuples(method["network"]))
+        arguments[place] = network
+    if method["estimator"] in ("EPO", "FairBiNN"):
+        arguments["n_settings"] = config["settings"]
+    if method["estimator"] == "YOTO":
+        arguments["targets"] = config["settings"]
+    arguments |= _tuples(method["arguments"])
+    return kind(criterion=config["criterion"], calibration=None, random_state=seed, **arguments)
+
+
+def _default_network(estimator: str) -> Network:
+    return Network(members=1) if estimator in ("EPO", "FairBiNN") else Network()
+
+
+def _tuples(values: dict[str, Any]) -> dict[str, Any]:
+    """TOML and JSON have lists only."""
+    return {k: tuple(v) if isinstance(v, list) else v for k, v in values.items()}
+
+
+def _scorer(name: str, seed: int) -> Any:
+    if name == "gradient boosting":
+        return HistGradientBoostingClassifier(categorical_features="from_dtype", random_state=seed)
+    return make_pipeline(TableEncoder(), LogisticRegression(max_iter=1000))
+
+
+# ---- what is counted ---------------------------------------------------------------------------
+
+
+class Counter:
+    """Counts what positions of a model's dial select among some rows."""
+
+    def __init__(self, model: Any, rows: Dataset) -> None:
+        self.model = model
+        names = np.array(model.frontier_.groups, dtype=object)
+        self.codes = np.argmax(rows.groups[:, None] == names[None], axis=1)
+        self.positive = rows.y == 1
+        self._family = isinstance(model, FamilyClassifier)
+        if self._family:
+            self._rows = model.scorer_.prepare(rows.X, self.codes)
+        else:
+            self._logits = model.logits(rows.X, sensitive_features=rows.groups)
+
+    @property
+    def rows(self) -> list[list[int]]:
+        """(L, K) all rows by label and group."""
+        everything = np.ones((1, len(self.codes)))
+        return self._count(everything)
+
+    def selected(self, state: int) -> list[list[int]]:
+        """(L, K) rows that a position selects."""
+        frontier = self.model.frontier_
+        if self._family:
+            margins = self.model.scorer_.margins(
+                self._rows, self.codes, float(frontier.setting[state])
+            )
+        else:
+            thresholds = frontier.states.read(np.array([state]))[0][0]
+            margins = self._logits - thresholds[self.codes]
+        return self._count(margins[None])
+
+    def _count(self, margins: Any) -> list[list[int]]:
+        n_groups = len(self.model.frontier_.groups)
+        counts = count_selected(margins, self.codes, self.positive, n_groups)
+        return counts[0].tolist()  # type: ignore[no-any-return]
+
+
+def _study(config: dict[str, Any]) -> dict[str, Any]:
+    parts = split(config["dataset"], config["seed"], config["rows"])
+    model = make_model(config, parts)
+    clock = Clock()
+    model.fit(parts.fit.X, parts.fit.y, sensitive_features=parts.fit.groups)
+    clock.lap("fit")
+    held = parts.calibration
+    model.calibrate(held.X, held.y, sensitive_features=held.groups)
+    clock.lap("calibrate")
+    frontier = model.frontier_
+    own = own_states(model, config["settings"])
+    curve = curve_states(frontier)
+    grid, feasible = frontier.states.first_within(np.array(config["tolerances"]))
+    certified = [_certify(frontier, t, config["confidence"]) for t in config["tolerances"]]
+    clock.lap("choose")
+    parts.test.everything_is_chosen()
+    test = parts.test.open()
+    counter = Counter(model, test)
+    states = sorted(
+        {*own, *curve.tolist(), *grid.tolist(), *(s for s in certified if s is not None)}
+    )
+    here = frontier.states.read(np.array(states))[1]
+    counted = {
+        state: {
+            "setting": float(frontier.setting[state]),
+            "calibration": selected.tolist(),
+            "test": counter.selected(state),
+        }
+        for state, selected in zip(states, here, strict=True)
+    }
+    clock.lap("evaluate")
+    result = {
+        "groups": [str(group) for group in frontier.groups],
+        "rows": {"calibration": frontier.rows.tolist(), "test": counter.rows},
+        "states": [counted[state] | {"state": int(state)} for state in states],
+        "points": [int(state) for state in own],
+        "curve": [int(state) for state in curve],
+        "grid": [int(state) for state in grid],
+        "feasible": [bool(flag) for flag in feasible],
+        "certified": [None if state is None else int(state) for state in certified],
+        "epochs": _epochs(model),
+    }
+    return {"result": result, "timing": clock.seconds}
+
+
+def own_states(model: Any, count: int) -> list[int]:
+    """The positions that make a method's curve, loosest first: the paper's ten.
+
+    Thresholds: tolerances evenly spaced from the unconstrained gap to 0. One net a setting: all of
+    them. YOTO: the weights that bisection found for such tolerances.
+    """
+    frontier = model.frontier_
+    if not isinstance(model, FamilyClassifier):
+        states, _ = frontier.states.first_within(np.linspace(frontier.gap[0], 0.0, count))
+        return [int(state) for state in states]
+    if hasattr(model, "search_"):
+        settings = model.search_["setting"].to_numpy()[::-1]
+    else:
+        settings = model.settings_
+    places = {float(setting): i for i, setting in enumerate(frontier.setting)}
+    return [places[float(setting)] for setting in settings]
+
+
+def curve_states(frontier: Any) -> Indices:
+    """Positions that some tolerance leads to, at most so many, loosest first."""
+    grid = np.linspace(frontier.gap[0], frontier.gap.min(), CURVE)
+    states, _ = frontier.states.first_within(grid)
+    return np.asarray(np.unique(states))
+
+
+def _certify(frontier: Any, tolerance: float, confidence: float) -> int | None:
+    try:
+        points = frontier.at([tolerance], confidence=confidence)
+    except CannotCertifyError:
+        return None
+    return int(points.states[0])
+
+
+def _epochs(model: Any) -> Any:
+    """How long training was: epochs, and the one that was kept."""
+    history = getattr(model, "history_", None)
+    if history is None:
+        return None
+    last = (
+        history.reset_index().groupby("setting")["epoch"].max()
+        if history.index.nlevels > 1
+        else None
+    )
+    trained = [len(history)] if last is None else [int(n) for n in last]
+    best = model.best_epoch_
+    return {"trained": trained, "kept": best if isinstance(best, list) else [best]}
+
+
+class Clock:
+    """Wall-clock and processor seconds of the steps of a trial."""
+
+    def __init__(self) -> None:
+        self.seconds: dict[str, float] = {}
+        self._start()
+
+    def _start(self) -> None:
+        self._wall, self._cpu = time.perf_counter(), time.process_time()
+
+    def lap(self, name: str) -> None:
+        """A step is over."""
+        self.seconds[name] = time.perf_counter() - self._wall
+        self.seconds[f"{name}_cpu"] = time.process_time() - self._cpu
+        self._start()
+
+
+# ---- cost --------------------------------------------------------------------------------------
+
+
+def _cost(config: dict[str, Any]) -> dict[str, Any]:
+    """What training, another tolerance and decisions cost, for a fixed number of epochs."""
+    parts = split(config["dataset"], config["seed"], config["rows"])
+    fit, held = parts.fit, parts.calibration
+    seconds = {}
+    retrained = config["method"]["estimator"] in ("EPO", "FairBiNN")
+    model = _timed_settings(make_model(config, parts), config["epochs"])
+    if retrained:  # one more setting is one more training
+        model.set_params(n_settings=1)
+        seconds["train_one"] = _timed(lambda: _fit(model, fit, held))
+        model.set_params(n_settings=config["settings"])
+    seconds["train"] = _timed(lambda: _fit(model, fit, held))
+    many = np.linspace(0.0, 0.2, config["settings"])
+    if retrained:
+        seconds["adapt_one"], seconds["adapt_many"] = seconds["train_one"], seconds["train"]
+    elif isinstance(model, FamilyClassifier):
+        for name, targets in (("adapt_one", 1), ("adapt_many", config["settings"])):
+            model.set_params(targets=targets)
+            seconds[name] = _timed(
+                lambda: model.calibrate(held.X, held.y, sensitive_features=held.groups)
+            )
+    else:
+        logits = model.logits(held.X, sensitive_features=held.groups)
+        for name, wishes in (("adapt_one", many[-1:]), ("adapt_many", many)):
+            seconds[name] = _timed(
+                lambda wishes=wishes: sweep(
+                    logits, held.groups, held.y, criterion=config["criterion"]
+                ).at(wishes)
+            )
+    model.calibrate(held.X, held.y, sensitive_features=held.groups)
+    parts.test.everything_is_chosen()
+    test = parts.test.open()
+    model.predict(test.X[:10], sensitive_features=test.groups[:10], tolerance=0.05)
+    seconds["predict_one"] = _timed(
+        lambda: model.predict(test.X, sensitive_features=test.groups, tolerance=0.05)
+    )
+    return {"result": {"rows": {"fit": len(fit), "test": len(test)}}, "timing": seconds}
+
+
+def _timed_settings(model: Any, epochs: int) -> Any:
+    """A model that trains by its method for so many epochs, from the first step on."""
+    params = model.get_params(deep=False)
+    for name in ("network", "estimator"):
+        if isinstance(params.get(name), Network):
+            params[name].set_params(epochs=epochs, patience=None)
+    fixed = {"widen": 0, "warm_epochs": 0}
+    return model.set_params(**{k: v for k, v in fixed.items() if k in params})
+
+
+def _fit(model: Any, fit: Dataset, held: Dataset) -> None:
+    model.fit(fit.X, fit.y, sensitive_features=fit.groups)
+    if not isinstance(model, FamilyClassifier):
+        model.calibrate(held.X, held.y, sensitive_features=held.groups)
+
+
+def _timed(call: Any) -> float:
+    start = time.perf_counter()
+    call()
+    return time.perf_counter() - start

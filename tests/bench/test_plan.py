@@ -1,0 +1,120 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fairdial import InvalidInputError
+from fairdial.bench.plan import SHIPPED, Plan, keep_plan, make_plan, read_plan
+
+
+def data(**changes: Any) -> dict[str, Any]:
+    methods = [
+        {"name": "net", "estimator": "FairBayes"},
+        {"name": "again", "same_as": "net", "seed_offset": 7},
+        {"name": "trees", "estimator": "FairBayes", "scorer": "gradient boosting"},
+    ]
+    base = {"title": "t", "datasets": ["gaussian"], "seeds": [0, 1], "methods": methods}
+    return base | changes
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_the_shipped_plans_are_plans(name: str) -> None:
+    plan = read_plan(name)
+    assert plan.trials()
+    assert plan.baseline in {method.name for method in plan.methods}
+
+
+def test_the_papers_plan_is_the_papers() -> None:
+    plan = read_plan("paper-tabular")
+    assert plan.datasets == ("adult", "compas")
+    assert plan.seeds == (0, 5, 10, 15, 20)
+    assert plan.settings == 10
+    names = {method.estimator for method in plan.methods}
+    assert names == {"EPO", "FairBiNN", "YOTO", "FairBayes", "GFB"}
+    assert all(method.settings == "paper" for method in plan.methods)
+
+
+def test_a_confirmation_has_twenty_splits_and_a_null_row() -> None:
+    plan = read_plan("confirm")
+    assert len(plan.seeds) >= 20
+    assert any(method.seed_offset for method in plan.methods)
+
+
+def test_trials_are_data_sets_by_criteria_by_methods_by_seeds() -> None:
+    plan = make_plan(data(criteria=["demographic_parity", "equal_opportunity"], cost={"epochs": 2}))
+    trials = plan.trials()
+    studies = [t for t in trials if t["kind"] == "study"]
+    costs = [t for t in trials if t["kind"] == "cost"]
+    assert len(studies) == 2 * 3 * 2
+    assert len(costs) == 2 * 2  # the null row costs what its model costs
+    assert {t["criterion"] for t in trials} == {
+        "demographic_parity",
+        "true_positive_rate_parity",
+    } or {t["criterion"] for t in trials} == {"demographic_parity", "equal_opportunity"}
+
+
+def test_a_null_row_is_its_model_with_another_seed() -> None:
+    net, again, _ = make_plan(data()).methods
+    assert again.seed_offset == 7
+    assert (again.estimator, again.network, again.arguments) == (
+        net.estimator,
+        net.network,
+        net.arguments,
+    )
+
+
+def method(**changes: Any) -> dict[str, Any]:
+    return data(methods=[{"name": "m", "estimator": "GFB"} | changes])
+
+
+@pytest.mark.parametrize(
+    ("plan", "words"),
+    [
+        (data(sedes=[1]), ["`sedes`", "'seeds'"]),
+        (data(datasets=["adlut"]), ["`datasets`", "'adult'"]),
+        (data(seeds=[0.5]), ["`seeds`"]),
+        (data(seeds=[1, 1]), ["`seeds`", "different"]),
+        (data(seeds=[]), ["`seeds`"]),
+        (data(settings=1), ["`settings`"]),
+        (data(criteria=["parity"]), ["parity"]),
+        (data(baseline="nett"), ["`baseline`", "'net'"]),
+        (data(tolerances=[2.0]), ["`tolerances`"]),
+        (data(confidence=1.0), ["`confidence`"]),
+        (data(cost={"epoch": 3}), ["`epoch`", "'epochs'"]),
+        (data(cost={"epochs": 1}), ["`cost.epochs`"]),
+        ({"title": "t"}, ["datasets, methods, seeds"]),
+        (method(arguments={"wieght": 0.5}), ["`wieght`", "'weight'"]),
+        (method(arguments={"random_state": 1}), ["`random_state`"]),
+        (method(network={"epoches": 3}), ["`epoches`", "'epochs'"]),
+        (method(network={"epochs": 0}), ["`epochs`"]),
+        (method(estimator="GBF"), ["`estimator`", "'GFB'"]),
+        (method(settings="paper"), ["`settings`", "the paper doesn't have"]),
+        (method(scorer="gradient boosting"), ["`scorer`", "FairBayes"]),
+        (method(same_as="other"), ["`same_as`"]),
+        (data(methods=[{"estimator": "GFB"}]), ["`methods`", "name"]),
+    ],
+)
+def test_a_mistake_is_named_with_what_was_meant(plan: dict[str, Any], words: list[str]) -> None:
+    with pytest.raises(InvalidInputError) as caught:
+        make_plan(plan)
+    for word in words:
+        assert word in str(caught.value)
+
+
+def test_a_file_that_is_no_plan_says_so(tmp_path: Path) -> None:
+    with pytest.raises(InvalidInputError, match="Did you mean 'confirm'"):
+        read_plan("confrim")
+    path = tmp_path / "broken.toml"
+    path.write_text("title = ")
+    with pytest.raises(InvalidInputError, match="must be TOML"):
+        read_plan(path)
+
+
+def test_a_folder_keeps_one_plan(tmp_path: Path) -> None:
+    keep_plan("quick", tmp_path / "study" / "plan.toml")
+    keep_plan("quick", tmp_path / "study" / "plan.toml")
+    assert isinstance(read_plan(tmp_path / "study" / "plan.toml"), Plan)
+    with pytest.raises(InvalidInputError, match="another plan"):
+        keep_plan("confirm", tmp_path / "study" / "plan.toml")

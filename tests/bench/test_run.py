@@ -1,0 +1,254 @@
+"""Records survive: kills, half-written files, other machines."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from fairdial import InvalidInputError
+from fairdial.bench.plan import Plan, make_plan
+from fairdial.bench.run import run, status
+from fairdial.bench.store import Store, code_version, config_key
+from fairdial.cli import main
+
+REDUCED = """
+title = "reduced"
+datasets = ["gaussian"]
+rows = 1500
+seeds = [0, 1]
+settings = 3
+tolerances = [0.05, 0.2]
+baseline = "net"
+
+[[methods]]
+name = "net"
+estimator = "FairBayes"
+network = { epochs = 2, members = 1, hidden = [8], head = 4 }
+
+[[methods]]
+name = "EPO"
+estimator = "EPO"
+network = { epochs = 2, hidden = [8], head = 4 }
+
+[[methods]]
+name = "lines"
+estimator = "FairBayes"
+scorer = "logistic regression"
+"""
+
+
+def reduced() -> Plan:
+    import tomllib
+
+    return make_plan(tomllib.loads(REDUCED))
+
+
+def results(store: Store, plan: Plan) -> list[Any]:
+    found = []
+    for config in plan.trials():
+        record = store.find(config)
+        assert record is not None
+        found.append((config_key(config), record["result"], record["warnings"]))
+    return found
+
+
+@pytest.fixture(scope="module")
+def straight(tmp_path_factory: pytest.TempPathFactory) -> tuple[Plan, Store]:
+    """The reduced plan, run without a break."""
+    store = Store(tmp_path_factory.mktemp("straight"))
+    plan = reduced()
+    assert run(plan, store, n_jobs=1).missing == 0
+    return plan, store
+
+
+def test_a_rerun_does_nothing(straight: tuple[Plan, Store]) -> None:
+    plan, store = straight
+    before = {path: path.stat().st_mtime_ns for path in store.folder.iterdir()}
+    assert run(plan, store, n_jobs=1) == status(plan, store)
+    assert before == {path: path.stat().st_mtime_ns for path in store.folder.iterdir()}
+
+
+@pytest.mark.parametrize("damage", ["truncated", "altered", "empty", "text", "gone"])
+def test_a_damaged_record_is_found_and_done_again(
+    damage: str, straight: tuple[Plan, Store], tmp_path: Path
+) -> None:
+    plan, whole = straight
+    store = Store(tmp_path)
+    for path in whole.folder.glob("*.json"):
+        (tmp_path / path.name).write_bytes(path.read_bytes())
+    victim = store.path(plan.trials()[-1])
+    text = victim.read_text()
+    damaged = {
+        "truncated": text[: len(text) // 2],
+        "altered": text.replace('"seed": 1', '"seed": 2'),
+        "empty": "",
+        "text": "hello\nworld\n",
+        "gone": None,
+    }[damage]
+    assert damaged != text
+    victim.unlink()
+    if damaged is not None:
+        victim.write_text(damaged)
+    assert status(plan, store).missing == 1
+    assert run(plan, store, n_jobs=1).missing == 0
+    assert results(store, plan) == results(whole, plan)
+
+
+def test_another_code_version_is_another_record(straight: tuple[Plan, Store]) -> None:
+    plan, store = straight
+    config = plan.trials()[0]
+    assert code_version() in store.path(config).name
+    other = store.path(config, "0" * 16)
+    other.write_bytes(store.path(config).read_bytes())
+    moved = store.path(config)
+    kept = moved.read_bytes()
+    moved.unlink()
+    try:
+        assert store.find(config) is None
+        assert store.of_any_code(config) is not None
+    finally:
+        moved.write_bytes(kept)
+        other.unlink()
+
+
+def test_a_failed_trial_is_told_kept_and_tried_again(tmp_path: Path) -> None:
+    import tomllib
+
+    data = tomllib.loads(REDUCED)
+    data["methods"][0]["network"]["learning_rate"] = 1e9
+    plan, store = make_plan(data), Store(tmp_path)
+    found = run(plan, store, n_jobs=1)
+    assert (found.failed, found.missing) == (2, 2)
+    error = store.failure(plan.trials()[0])
+    assert error is not None
+    assert "diverged" in error
+    assert run(plan, store, n_jobs=1).failed == 2
+
+
+STUDY = [sys.executable, "-m", "fairdial", "bench", "run"]
+
+
+def test_killed_five_times_the_study_ends_as_if_it_had_not_been(
+    straight: tuple[Plan, Store], tmp_path: Path
+) -> None:
+    plan, whole = straight
+    file, out = tmp_path / "plan.toml", tmp_path / "out"
+    file.write_text(REDUCED)
+    rng = random.Random(0)
+    kills = 0
+    command = [*STUDY, str(file), "--out", str(out), "--jobs", "1"]
+    for _ in range(5):
+        process = subprocess.Popen(command, stderr=subprocess.DEVNULL, start_new_session=True)
+        seen = len(list(out.glob("records/*.json")))
+        until = time.monotonic() + 60
+        while len(list(out.glob("records/*"))) <= seen and time.monotonic() < until:
+            if process.poll() is not None:
+                break
+            time.sleep(0.01)
+        time.sleep(rng.uniform(0.0, 0.3))
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+            kills += 1
+        process.wait()
+    assert kills >= 3  # the others were over already
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert results(Store(out / "records"), plan) == results(whole, plan)
+    assert not list((out / "records").glob("*.part"))
+
+
+def test_processes_give_the_same_records(straight: tuple[Plan, Store], tmp_path: Path) -> None:
+    plan, whole = straight
+    store = Store(tmp_path)
+    told: list[dict[str, Any]] = []
+
+    class Told:
+        def __enter__(self) -> Told:
+            return self
+
+        def __exit__(self, *_: object) -> None:
+            pass
+
+        def advance(self, record: dict[str, Any]) -> None:
+            told.append(record)
+
+    assert run(plan, store, n_jobs=2, reporter=Told()).missing == 0
+    assert results(store, plan) == results(whole, plan)
+    assert [line["done"] for line in told] == list(range(1, 7))
+    assert told[-1]["running"] == 0
+
+
+@pytest.mark.filterwarnings("ignore")  # of dask's own
+def test_a_dask_cluster_gives_the_same_records(
+    straight: tuple[Plan, Store], tmp_path: Path
+) -> None:
+    distributed = pytest.importorskip("distributed")
+    plan, whole = straight
+    store = Store(tmp_path)
+    with distributed.LocalCluster(
+        n_workers=2, threads_per_worker=1, dashboard_address=None, processes=True
+    ) as cluster:
+        found = run(plan, store, backend="dask", scheduler=cluster.scheduler_address)
+    assert found.missing == 0
+    assert results(store, plan) == results(whole, plan)
+
+
+def test_a_scheduler_needs_a_cluster(tmp_path: Path) -> None:
+    with pytest.raises(InvalidInputError, match="`scheduler`"):
+        run(reduced(), Store(tmp_path), scheduler="tcp://nowhere:1")
+    with pytest.raises(InvalidInputError, match="`backend`"):
+        run(reduced(), Store(tmp_path), backend="slurm")
+
+
+# ---- the command line --------------------------------------------------------------------------
+
+
+def test_run_status_and_report(tmp_path: Path) -> None:
+    file, out = tmp_path / "plan.toml", tmp_path / "out"
+    file.write_text(REDUCED)
+    shell = CliRunner()
+    done = shell.invoke(main, ["bench", "run", str(file), "--out", str(out), "--jobs", "1"])
+    assert done.exit_code == 0, done.output
+    assert "6 of 6 trials done." in done.output
+    done = shell.invoke(main, ["bench", "status", "--out", str(out), "--json"])
+    assert json.loads(done.output) == {"total": 6, "done": 6, "failed": 0, "missing": 0}
+    done = shell.invoke(main, ["bench", "report", "--out", str(out)])
+    assert done.exit_code == 0, done.output
+    for line in done.output.split():
+        assert Path(line).is_file()
+    assert (out / "report" / "report.html").is_file()
+
+
+def test_mistakes_end_with_two_and_a_line(tmp_path: Path) -> None:
+    shell = CliRunner()
+    done = shell.invoke(main, ["bench", "run", "qiuck", "--out", str(tmp_path)])
+    assert done.exit_code == 2
+    assert "Did you mean 'quick'?" in done.output
+    done = shell.invoke(main, ["bench", "status", "--out", str(tmp_path)])
+    assert done.exit_code == 2
+    assert "plan.toml" in done.output
+
+
+def test_a_study_with_failures_ends_with_one(tmp_path: Path) -> None:
+    file = tmp_path / "plan.toml"
+    file.write_text(
+        REDUCED.replace("epochs = 2, members", "epochs = 2, learning_rate = 1e9, members")
+    )
+    shell = CliRunner()
+    done = shell.invoke(
+        main, ["bench", "run", str(file), "--out", str(tmp_path / "out"), "--jobs", "1"]
+    )
+    assert done.exit_code == 1
+    assert "2 failed" in done.output
+    done = shell.invoke(main, ["bench", "status", "--out", str(tmp_path / "out")])
+    assert "diverged" in done.output

@@ -1,0 +1,176 @@
+from __future__ import annotations
+
+import gc
+import json
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import fairdial
+from fairdial.bench.plan import make_plan
+from fairdial.bench.sources import SealedRows, SealedRowsError, split
+from fairdial.bench.trial import make_model, run_trial
+from fairdial.datasets import load_compas
+from fairdial.metrics import gap
+
+QUICK = {"epochs": 2, "members": 1, "hidden": [8], "head": 4}
+METHODS = [
+    {"name": "net", "estimator": "FairBayes", "network": QUICK},
+    {"name": "GFB", "estimator": "GFB", "network": QUICK, "arguments": {"warm_epochs": 0}},
+    {"name": "EPO", "estimator": "EPO", "network": QUICK},
+    {"name": "FairBiNN", "estimator": "FairBiNN", "network": QUICK, "arguments": {"widen": 0}},
+    {"name": "YOTO", "estimator": "YOTO", "network": QUICK},
+    {"name": "trees", "estimator": "FairBayes", "scorer": "gradient boosting"},
+    {"name": "lines", "estimator": "FairBayes", "scorer": "logistic regression"},
+]
+
+
+def trials(method: str | None = None, **changes: Any) -> list[dict[str, Any]]:
+    base = {"title": "t", "datasets": ["compas"], "seeds": [0], "methods": METHODS, "settings": 4}
+    found = make_plan(base | changes).trials()
+    return [t for t in found if method is None or t["method"]["name"] == method]
+
+
+@pytest.mark.parametrize("name", [m["name"] for m in METHODS])
+def test_counts_are_those_of_the_models_own_decisions(name: str) -> None:
+    config = trials(name)[0]
+    record = run_trial(config)
+    assert "error" not in record, record.get("traceback")
+    result = record["result"]
+    parts = split("compas", 0)
+    model = make_model(config, parts)
+    model.fit(parts.fit.X, parts.fit.y, sensitive_features=parts.fit.groups)
+    held = parts.calibration
+    model.calibrate(held.X, held.y, sensitive_features=held.groups)
+    test = load_compas().paper_split(0).test
+    states = {line["state"]: line for line in result["states"]}
+    rows = np.array(result["rows"]["test"])
+    assert rows.sum() == len(test)
+    for tolerance in (0.05, 0.15):
+        state = result["grid"][config["tolerances"].index(tolerance)]
+        selected = np.array(states[state]["test"])
+        decisions = model.predict(test.X, sensitive_features=test.groups, tolerance=tolerance)
+        for label in (0, 1):
+            for a, group in enumerate(result["groups"]):
+                cell = (test.y == label) & (test.groups == group)
+                assert selected[label, a] == decisions[cell].sum()
+                assert rows[label, a] == cell.sum()
+        rates = selected.sum(axis=0) / rows.sum(axis=0)
+        assert np.ptp(rates) == pytest.approx(
+            gap(test.y, decisions, sensitive_features=test.groups)
+        )
+    assert len(result["points"]) == 4
+    json.dumps(record, allow_nan=False)
+
+
+def test_a_trial_gives_the_same_result_again() -> None:
+    config = trials("EPO")[0]
+    first, second = run_trial(config), run_trial(config)
+    assert first["result"] == second["result"]
+
+
+def test_an_error_becomes_part_of_the_record() -> None:
+    config = trials("net")[0]
+    config["method"]["network"] = {"epochs": 2, "hidden": "wide"}
+    record = run_trial(config)
+    assert "`hidden`" in record["error"]
+    assert "result" not in record
+
+
+def test_networks_of_a_trial_share_rows_weights_and_batches() -> None:
+    parts = split("compas", 3)
+    nets = []
+    for name in ("net", "GFB", "YOTO"):
+        config = trials(name, seeds=[3])[0]
+        model = make_model(config, parts)
+        network = model.get_params()["estimator" if name == "net" else "network"]
+        network.set_params(learning_rate=1e-30, average=None, epochs=1)
+        model.fit(parts.fit.X, parts.fit.y, sensitive_features=parts.fit.groups)
+        nets.append(model.net_)
+    first = dict(nets[0].named_parameters())
+    for net in nets[1:]:
+        for key, weights in net.named_parameters():
+            if not key.startswith("film"):
+                np.testing.assert_allclose(
+                    weights.detach().numpy(), first[key].detach().numpy(), atol=1e-20
+                )
+
+
+def test_a_null_row_has_other_weights_and_the_same_test_rows() -> None:
+    methods = [METHODS[0], {"name": "null", "same_as": "net", "seed_offset": 7}]
+    net, null = (run_trial(c) for c in trials(methods=methods))
+    assert net["result"]["rows"] == null["result"]["rows"]
+    assert net["result"]["states"] != null["result"]["states"]
+
+
+def test_cost_is_measured_for_every_method() -> None:
+    costs = [c for c in trials(cost={"epochs": 2}) if c["kind"] == "cost"]
+    assert len(costs) == len(METHODS)
+    for config in costs:
+        record = run_trial(config)
+        assert "error" not in record, record.get("traceback")
+        times = record["timing"]
+        assert {"train", "adapt_one", "adapt_many", "predict_one"} <= set(times)
+        assert all(seconds > 0 for seconds in times.values())
+
+
+# ---- test rows stay sealed ---------------------------------------------------------------------
+
+
+def test_test_rows_are_opened_once_and_last() -> None:
+    sealed = SealedRows(lambda: load_compas())
+    with pytest.raises(SealedRowsError, match="sealed until"):
+        sealed.open()
+    sealed.everything_is_chosen()
+    assert len(sealed.open()) == len(load_compas())
+    with pytest.raises(SealedRowsError, match="once"):
+        sealed.open()
+
+
+class Spy(fairdial.FairBayes):  # type: ignore[misc]
+    """Looks for test rows wherever Python keeps anything."""
+
+    found: list[str] = []  # noqa: RUF012
+    forbidden: set[Any] = set()  # noqa: RUF012
+
+    @classmethod
+    def look(cls, when: str) -> None:
+        for thing in gc.get_objects():
+            if isinstance(thing, pd.DataFrame) and cls.forbidden & set(thing.index):
+                cls.found.append(f"{when}: {len(thing)} rows")
+
+    def _fit(self, X: Any, y: Any, sensitive_features: Any) -> Any:
+        self.look("fit")
+        return super()._fit(X, y, sensitive_features)
+
+    def calibrate(self, X: Any, y: Any = None, *, sensitive_features: Any = None) -> Any:
+        self.look("calibrate")
+        return super().calibrate(X, y, sensitive_features=sensitive_features)
+
+    def logits(self, X: Any, *, sensitive_features: Any = None) -> Any:
+        self.look("evaluate")
+        return super().logits(X, sensitive_features=sensitive_features)
+
+
+def test_a_method_cannot_reach_test_rows_while_it_trains(monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = load_compas().X.index
+    parts = load_compas().paper_split(0)
+    assert whole.is_unique
+    Spy.found, Spy.forbidden = [], set(parts.test.X.index)
+    del parts
+    gc.collect()
+    monkeypatch.setattr(fairdial, "FairBayes", Spy)
+    record = run_trial(trials("lines")[0])
+    assert "error" not in record, record.get("traceback")
+    assert Spy.found  # the spy can see: test rows are there when they are evaluated
+    assert all(line.startswith("evaluate") for line in Spy.found), Spy.found
+
+
+def test_the_parts_of_a_split_have_no_row_in_common() -> None:
+    parts = split("compas", 5)
+    parts.test.everything_is_chosen()
+    index = [set(part.X.index) for part in (parts.fit, parts.calibration, parts.test.open())]
+    assert sum(map(len, index)) == len(load_compas()) == len(set.union(*index))
+    assert 0.1 < parts.validation < 0.15
