@@ -14,6 +14,7 @@ SOURCE = Path(__file__).resolve().parents[1] / "src"
 
 # Top to bottom; the parts of one layer don't see each other.
 LAYERS = (
+    {"__main__"},
     {"cli"},
     {"bench", "serve"},
     {"methods"},

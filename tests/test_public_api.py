@@ -13,13 +13,16 @@ import fairdial
 
 EXPORTED = {
     "fairdial": [
+        "EPO",
         "GFB",
+        "YOTO",
         "BiasedScoresWarning",
         "CannotCertifyError",
         "CheckpointError",
         "Criterion",
         "DivergedError",
         "FairBayes",
+        "FairBiNN",
         "FairdialError",
         "FairdialWarning",
         "Frontier",

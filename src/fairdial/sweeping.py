@@ -127,7 +127,7 @@ def sweep_codes(
     else:
         ladders = sort_scores(scores, codes, positive, len(names))
     rows = count_rows(ladders)
-    _check_groups(criterion, rows, names, min_count, argument)
+    check_counts(criterion, rows, names, min_count=min_count, argument=argument)
     if histogram is None or tolerances is None:
         path = Path(ladders, criterion, scores.dtype)
         return Frontier(path, criterion, names, rows, certificate)
@@ -202,7 +202,7 @@ def measure(
     return measure_counts(
         check_settings(settings, len(lines)),
         count_selected(lines, codes, positive, len(names)),
-        _count_cells(codes, positive, len(names)),
+        count_cells(codes, positive, len(names)),
         kind,
         names,
         min_count=min_count,
@@ -226,8 +226,7 @@ def measure_counts(
     ``selected`` is (S, L, K) and ``rows`` (L, K), as :func:`count_selected` counts them. Settings
     that were found by looking at these rows are not ``declared``; by default all are.
     """
-    _refuse_no_labels(criterion, len(rows) == 2)
-    _check_groups(criterion, rows, names, min_count, argument)
+    check_counts(criterion, rows, names, min_count=min_count, argument=argument)
     fixed = np.ones(len(settings), np.bool_) if declared is None else declared
     states = Measured(settings, selected, rows, criterion, fixed)
     return Frontier(states, criterion, names, rows, certificate)
@@ -246,7 +245,7 @@ def count_selected(
     return counts
 
 
-def _count_cells(codes: NDArray[Any], positive: NDArray[np.bool_] | None, n_groups: int) -> Counts:
+def count_cells(codes: NDArray[Any], positive: NDArray[np.bool_] | None, n_groups: int) -> Counts:
     """(L, K) rows by label and group."""
     n_labels = 1 if positive is None else 2
     rows = np.bincount(_cells(codes, positive, n_groups), minlength=n_labels * n_groups)
@@ -266,9 +265,16 @@ def _refuse_no_labels(criterion: Criterion, labelled: bool) -> None:
         raise InvalidInputError(f"`y` must be given: {criterion.name} counts rows by their label.")
 
 
-def _check_groups(
-    criterion: Criterion, rows: Counts, names: tuple[Hashable, ...], min_count: int, argument: str
+def check_counts(
+    criterion: Criterion,
+    rows: Counts,
+    names: tuple[Hashable, ...],
+    *,
+    min_count: int,
+    argument: str = "groups",
 ) -> None:
+    """Raise where calibration rows (L, K) lack labels, or groups lack counted rows."""
+    _refuse_no_labels(criterion, len(rows) == 2)
     check_group_counts(
         count_for(criterion, rows),
         names,

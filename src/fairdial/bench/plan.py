@@ -15,13 +15,12 @@ from typing import Any
 
 import numpy as np
 
-import fairdial
+from fairdial.bench.estimators import ESTIMATORS
 from fairdial.bench.sources import SOURCES
 from fairdial.criteria import criterion as find_criterion
 from fairdial.errors import InvalidInputError
 from fairdial.methods.network import Network
 
-ESTIMATORS = ("GFB", "FairBayes", "EPO", "FairBiNN", "YOTO")
 SCORERS = ("gradient boosting", "logistic regression")
 SETTINGS = ("default", "paper")
 SHIPPED = ("quick", "paper-tabular", "confirm")
@@ -57,7 +56,7 @@ class Method:
     seed_offset: int = 0
 
     def __post_init__(self) -> None:
-        _one_of(self.estimator, "estimator", ESTIMATORS)
+        _one_of(self.estimator, "estimator", tuple(ESTIMATORS))
         _one_of(self.settings, "settings", SETTINGS)
         if self.scorer is not None:
             _one_of(self.scorer, "scorer", SCORERS)
@@ -66,7 +65,7 @@ class Method:
                     f"`scorer` must go with FairBayes and without a network, got it in "
                     f"{self.name!r}."
                 )
-        own = _arguments(getattr(fairdial, self.estimator))
+        own = _arguments(ESTIMATORS[self.estimator])
         _known(self.arguments, own - RESERVED, f"argument of {self.estimator}")
         _known(self.network, _arguments(Network) - {"checkpoint"}, "argument of Network")
         Network(**self.network).check()

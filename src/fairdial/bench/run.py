@@ -109,7 +109,7 @@ def _backend(name: str, scheduler: str | None, n_jobs: int | None) -> Iterator[i
         with parallel_config("loky", inner_max_num_threads=1):
             yield n_jobs or cpu_count()
     elif name == "dask":
-        distributed = _need("distributed", "dist")
+        distributed = _need("distributed", "'fairdial[dist]'")
         with (
             distributed.Client(scheduler)
             if scheduler
@@ -133,12 +133,12 @@ def _backend(name: str, scheduler: str | None, n_jobs: int | None) -> Iterator[i
             ray.shutdown()
 
 
-def _need(name: str, extra: str) -> Any:
+def _need(name: str, package: str) -> Any:
     try:
         return importlib.import_module(name)
     except ModuleNotFoundError:
         raise MissingExtraError(
-            f"this backend needs {name.split('.')[0]}: pip install 'fairdial[{extra}]'."
+            f"this backend needs {name.split('.')[0]}: pip install {package}."
         ) from None
 
 

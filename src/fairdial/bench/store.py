@@ -11,17 +11,23 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import fairdial
-
 FORMAT = 1
-UNRELATED = ("bench/", "serve/", "cli.py", "plotting.py", "progress.py", "persistence.py")
-RELATED = ("bench/trial.py", "bench/sources.py")
+UNRELATED = (
+    "bench/",
+    "serve/",
+    "cli.py",
+    "__main__.py",
+    "plotting.py",
+    "progress.py",
+    "persistence.py",
+)
+RELATED = ("bench/trial.py", "bench/sources.py", "bench/estimators.py")
 
 
 @cache
 def code_version() -> str:
     """A hash of all code that a trial's result can depend on."""
-    root = Path(fairdial.__file__).parent
+    root = Path(__file__).parents[1]
     digest = hashlib.sha256()
     for path in sorted(root.rglob("*.py")):
         name = path.relative_to(root).as_posix()

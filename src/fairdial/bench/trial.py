@@ -6,6 +6,7 @@ only counted.
 
 from __future__ import annotations
 
+import contextlib
 import platform
 import time
 import traceback
@@ -19,15 +20,15 @@ from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 
-import fairdial
+from fairdial.bench.estimators import ESTIMATORS
 from fairdial.bench.sources import Parts, split
 from fairdial.datasets import Dataset
 from fairdial.encoders import TableEncoder
-from fairdial.errors import CannotCertifyError, FairdialWarning
+from fairdial.errors import CannotCertifyError, FairdialWarning, MissingExtraError
 from fairdial.methods.families import FamilyClassifier
-from fairdial.methods.network import Network
+from fairdial.methods.network import Network, need
 from fairdial.methods.presets import paper_settings
-from fairdial.sweeping import count_selected, sweep
+from fairdial.sweeping import count_cells, count_selected, sweep
 
 CURVE = 200  # states of a swept dial that are counted on test rows
 PACKAGES = ("fairdial", "numpy", "scipy", "scikit-learn", "pandas", "torch")
@@ -76,11 +77,8 @@ def environment() -> dict[str, str]:
 
 def _one_thread() -> None:
     """Trials run side by side; and sums come out the same whoever runs them."""
-    try:
-        import torch
-    except ModuleNotFoundError:
-        return
-    torch.set_num_threads(1)
+    with contextlib.suppress(MissingExtraError):
+        need("torch").set_num_threads(1)
 
 
 # ---- the model ---------------------------------------------------------------------------------
@@ -89,7 +87,7 @@ def _one_thread() -> None:
 def make_model(config: dict[str, Any], parts: Parts) -> Any:
     """The estimator of a trial; all methods of a seed share rows, weights and batch order."""
     method = config["method"]
-    kind = getattr(fairdial, method["estimator"])
+    kind = ESTIMATORS[method["estimator"]]
     seed = config["seed"] + method["seed_offset"]
     arguments: dict[str, Any] = {}
     if method["scorer"] is not None:
@@ -148,8 +146,8 @@ class Counter:
     @property
     def rows(self) -> list[list[int]]:
         """(L, K) all rows by label and group."""
-        everything = np.ones((1, len(self.codes)))
-        return self._count(everything)
+        n_groups = len(self.model.frontier_.groups)
+        return count_cells(self.codes, self.positive, n_groups).tolist()  # type: ignore[no-any-return]
 
     def selected(self, state: int) -> list[list[int]]:
         """(L, K) rows that a position selects."""

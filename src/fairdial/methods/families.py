@@ -20,7 +20,7 @@ from fairdial.frontier import Certificate
 from fairdial.methods.base import DialClassifier, Floats
 from fairdial.methods.network import Network
 from fairdial.methods.rows import Codes
-from fairdial.sweeping import count_selected, measure_counts
+from fairdial.sweeping import check_counts, count_cells, count_selected, measure_counts
 
 
 class Family(Protocol):
@@ -75,10 +75,13 @@ class FamilyClassifier(DialClassifier):
         codes: Codes,
         names: tuple[Hashable, ...],
         positive: NDArray[np.bool_] | None,
-        certificate: Certificate,  # noqa: ARG002
+        certificate: Certificate,
     ) -> Self:
-        rows = self.scorer_.prepare(X, codes)
         kind, known = find_criterion(self.criterion), dict[float, Measurement]()
+        least = check_count(self.min_count, "min_count") if len(names) > 1 else 1
+        all_rows = count_cells(codes, positive, len(names))
+        check_counts(kind, all_rows, names, min_count=least, argument="sensitive_features")
+        rows = self.scorer_.prepare(X, codes)
 
         def measure(setting: float) -> Measurement:
             if setting not in known:
@@ -87,7 +90,6 @@ class FamilyClassifier(DialClassifier):
                 known[setting] = Measurement(selected, all_rows, kind)
             return known[setting]
 
-        all_rows = count_selected(np.ones((1, len(codes))), codes, positive, len(names))[0]
         settings, declared = self._settings(measure)
         self.frontier_ = measure_counts(
             settings,
@@ -96,8 +98,9 @@ class FamilyClassifier(DialClassifier):
             kind,
             names,
             declared=declared,
-            min_count=check_count(self.min_count, "min_count") if len(names) > 1 else 1,
+            min_count=least,
             argument="sensitive_features",
+            certificate="none" if certificate == "none" else "finite",
         )
         return self
 
