@@ -183,3 +183,11 @@ def test_the_refusal_says_what_could_be_named() -> None:
     for part in ("stem", "layer4", "'fc'"):
         assert part in str(caught.value)
     assert "pool" not in str(caught.value)
+
+
+def test_a_trunk_without_parts_is_the_fairness_part() -> None:
+    torch.manual_seed(0)
+    trunk = ModuleStack.of(nn.Linear(4, 5), 2)
+    net = DialNet(trunk, Head(2, 5, 3, torch.Generator()), members=1, groups=2)
+    expected = [name for name, _ in net.named_parameters() if name.startswith("trunk.")]
+    assert fairness_names(net) == expected

@@ -888,3 +888,11 @@ def test_settings_without_validation_rows_train_to_the_end() -> None:
         torch.testing.assert_close(
             take_runs(p.detach(), RUNS, [0]), q.detach(), rtol=1e-3, atol=1e-4
         )
+
+
+@pytest.mark.parametrize("first", [float("nan"), 0.05])
+def test_a_score_that_is_no_number_is_never_the_best(first: float) -> None:
+    step, batches = parts(plain=True)
+    scores = iter([first, 0.1, 0.3, 0.2])
+    state = train(step, batches, lambda _: {"score": next(scores)}, epochs=4)
+    assert state.best_epoch == [3]

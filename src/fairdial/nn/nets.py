@@ -431,9 +431,10 @@ class DialNet(nn.Module):
     @torch.no_grad()
     def put(self, weights: dict[str, Tensor], runs: int) -> None:
         """Take the weights of so many runs in, however many there are now."""
+        alone = self.runs == runs == 1  # any module, with its buffers
         self.members = self.members // self.runs * runs
         self.kept = list(range(runs))
-        if runs == 1:
+        if alone:
             self.load_state_dict(weights)
             return
         for name, p in self.named_parameters():

@@ -24,7 +24,7 @@ def fairness_names(net: DialNet, choice: Any = None) -> list[str]:
     choice : int, str or list of str, optional
         For the library's layers: how many of the trunk's last ones; by default two, but not the
         first. For a trunk of one's own: the name of the part or parts of the module, such as
-        "layer4"; by default its last part that has parameters.
+        "layer4"; by default its last part that has parameters, or all of it if it has no parts.
 
     Raises
     ------
@@ -62,15 +62,16 @@ def _named_parts(trunk: ModuleStack, choice: Any) -> list[str]:
     module = trunk.nets[0]
     parts = [name for name, part in module.named_children() if _is_trained(part)]
     if choice is None:
-        names: Sequence[str] = parts[-1:]
+        names: Sequence[str] = parts[-1:] or [""]  # a trunk without parts: all of it
     else:
         names = list(choice) if isinstance(choice, (list, tuple)) else [choice]
-    known = [name for name, _ in module.named_modules()]
+    known = [name for name, _ in module.named_modules() if name or not parts]
     if not names or not all(isinstance(name, str) and name in known for name in names):
         raise InvalidInputError(
             f"`fairness` must name parts of the trunk, such as {parts or known}, got {choice!r}."
         )
-    return [f"trunk.nets.{i}.{name}." for i in range(len(trunk.nets)) for name in names]
+    prefixes = [f"{name}." if name else "" for name in names]
+    return [f"trunk.nets.{i}.{prefix}" for i in range(len(trunk.nets)) for prefix in prefixes]
 
 
 def _is_trained(module: nn.Module) -> bool:

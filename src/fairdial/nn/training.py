@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import time
 from collections.abc import Callable, Sequence
@@ -172,7 +173,8 @@ def train(
                 _keep_best(state, net, record)
                 if averager is not None and kept is not None:
                     averager.restore(kept)
-                stop = [call.on_epoch_end(state.epoch, dict(record), net) for call in callbacks]
+                with torch.no_grad():  # a graph that they kept would hold the stack as it is now
+                    stop = [call.on_epoch_end(state.epoch, dict(record), net) for call in callbacks]
                 _drop_finished(state, step, averager, patience, stopped=any(stop))
                 if file is not None:
                     _save(file, key, state, step, batches, averager)
@@ -191,7 +193,10 @@ def _keep_best(state: Progress, net: DialNet, record: dict[str, Any]) -> None:
     better = [
         i
         for i, run in enumerate(net.kept)
-        if scores[i] > state.best_score[run] or state.best_epoch[run] < 0 or first
+        if scores[i] > state.best_score[run]
+        or state.best_epoch[run] < 0
+        or math.isnan(state.best_score[run])
+        or first
     ]
     for i in better:
         run = net.kept[i]
@@ -346,13 +351,14 @@ def _restore(
             tensor.copy_(pieces["average"][entry])
     for name, optimizer in step.optimizers().items():
         _restore_optimizer(optimizer, pieces.get(f"optimizer-{name}", {}))
+    device = next(step.net.parameters()).device
     return Progress(
         runs=len(told["best_epoch"]),
         epoch=told["epoch"],
         best_epoch=told["best_epoch"],
         best_score=told["best_score"],
         history=told["history"],
-        best=pieces["best"],
+        best={name: tensor.to(device) for name, tensor in pieces["best"].items()},
         finished=told["finished"],
     )
 
