@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import random
@@ -16,7 +17,7 @@ import pytest
 from click.testing import CliRunner
 
 from fairdial import InvalidInputError
-from fairdial.bench.plan import Plan, make_plan
+from fairdial.bench.plan import Plan, make_plan, read_plan
 from fairdial.bench.run import run, status
 from fairdial.bench.store import Store, code_version, config_key
 from fairdial.cli import main
@@ -167,6 +168,39 @@ def test_killed_five_times_the_study_ends_as_if_it_had_not_been(
     assert not list((out / "records").glob("*.part"))
 
 
+@pytest.mark.skipif(not Path("/proc").is_dir(), reason="looks for processes in /proc")
+def test_workers_end_with_their_driver(tmp_path: Path) -> None:
+    file, out = tmp_path / "plan.toml", tmp_path / "out"
+    file.write_text(REDUCED.replace("epochs = 2", "patience = 9999, epochs = 9999"))
+    command = [*STUDY, str(file), "--out", str(out), "--jobs", "2"]
+    process = subprocess.Popen(command, stderr=subprocess.DEVNULL)
+
+    def busy(pid: int) -> list[int]:
+        """Processes of this one that have used a second of processor time."""
+        found = []
+        for path in Path("/proc").glob("[0-9]*/stat"):
+            with contextlib.suppress(OSError):
+                fields = path.read_text().rpartition(")")[2].split()
+                if int(fields[1]) == pid and int(fields[11]) > os.sysconf("SC_CLK_TCK"):
+                    found.append(int(path.parent.name))
+        return found
+
+    until = time.monotonic() + 90
+    while len(workers := busy(process.pid)) < 2 and time.monotonic() < until:
+        time.sleep(0.2)
+    assert len(workers) >= 2
+    time.sleep(3.0)  # until they are in a trial
+    process.kill()
+    process.wait()
+    until = time.monotonic() + 20
+    while any(Path(f"/proc/{pid}").exists() for pid in workers) and time.monotonic() < until:
+        time.sleep(0.2)
+    alive = [pid for pid in workers if Path(f"/proc/{pid}").exists()]
+    for pid in alive:
+        os.kill(pid, signal.SIGKILL)
+    assert not alive
+
+
 def test_processes_give_the_same_records(straight: tuple[Plan, Store], tmp_path: Path) -> None:
     plan, whole = straight
     store = Store(tmp_path)
@@ -208,6 +242,12 @@ def test_a_scheduler_needs_a_cluster(tmp_path: Path) -> None:
         run(reduced(), Store(tmp_path), scheduler="tcp://nowhere:1")
     with pytest.raises(InvalidInputError, match="`backend`"):
         run(reduced(), Store(tmp_path), backend="slurm")
+
+
+def test_a_data_set_that_cannot_be_read_is_named_before_anything_runs(tmp_path: Path) -> None:
+    with pytest.raises(InvalidInputError, match="celeba, utkface"):
+        run(read_plan("paper-images"), Store(tmp_path))
+    assert not list(tmp_path.iterdir())
 
 
 # ---- the command line --------------------------------------------------------------------------

@@ -17,6 +17,8 @@ from fairdial.criteria import criterion as find_criterion
 from fairdial.errors import InvalidInputError
 
 Floats = NDArray[np.float64]
+NAN = float("nan")
+POINTS = 100.0  # of accuracy: percentage points
 ROUNDING = 1e-12  # far below what one row moves a gap by
 
 
@@ -193,7 +195,7 @@ class Panel:
         return pd.DataFrame(
             {
                 method.name: [
-                    figure(self.trials[key]) if (key := (method.name, seed)) in self.trials else nan
+                    figure(self.trials[key]) if (key := (method.name, seed)) in self.trials else NAN
                     for seed in self.seeds
                 ]
                 for method in self.methods
@@ -201,9 +203,6 @@ class Panel:
             index=pd.Index(self.seeds, name="seed"),
             dtype=np.float64,
         )
-
-
-nan = float("nan")
 
 
 def _twin(null: Method, methods: tuple[Method, ...]) -> str | None:
@@ -273,3 +272,74 @@ def read_study(plan: Plan, records: Iterable[dict[str, Any]]) -> Study:
         failed=tuple(failed),
         ignored=len(found),
     )
+
+
+# ---- figures by seed ---------------------------------------------------------------------------
+
+
+def matched(panel: Panel, gaps: Iterable[float]) -> dict[float, pd.DataFrame]:
+    """Accuracy by gap: seeds by methods, NaN where the gap isn't reached."""
+    return {
+        gap: panel.values(lambda trial, gap=gap: float(trial.matched([gap])[0]))  # type: ignore[misc]
+        for gap in gaps
+    }
+
+
+def mean_difference(by_gap: dict[float, pd.DataFrame], a: str, b: str) -> pd.Series:
+    """By seed, in points: the mean of the differences at those gaps that both reached."""
+    table = pd.DataFrame({gap: values[a] - values[b] for gap, values in by_gap.items()})
+    return POINTS * table.mean(axis=1)
+
+
+def at_tolerances(panel: Panel, column: int) -> dict[float, pd.DataFrame]:
+    """By tolerance of the grid, accuracy (column 0) or gap (1): seeds by methods."""
+    tolerances = next((t.tolerances for t in panel.trials.values()), np.empty(0))
+    return {
+        float(tolerance): panel.values(lambda trial, i=i: float(trial.grid[i, column]))  # type: ignore[misc]
+        for i, tolerance in enumerate(tolerances)
+    }
+
+
+def reached(values: pd.DataFrame, panel: Panel, method: str) -> tuple[int, int]:
+    """Seeds that reached a gap, of those that were run."""
+    return int(values[method].notna().sum()), len(panel.of(method))
+
+
+# ---- whether tolerances held -------------------------------------------------------------------
+
+
+def held(panel: Panel, only: Iterable[float] | None = None) -> pd.DataFrame:
+    """A line a method: how often tolerances held on test rows, plain and certified.
+
+    ``wishes`` are seeds times tolerances; ``feasible`` and ``certified`` the shares of them that
+    could be met; ``held`` and ``certified_held`` the shares of those that held on test rows.
+    """
+    lines = []
+    for name in panel.compared:
+        trials = panel.of(name)
+        chosen = [_chosen(trial.tolerances, only) for trial in trials]
+        plain = np.concatenate([t.held[c] for t, c in zip(trials, chosen, strict=True)])
+        sure = np.concatenate([t.certified_held[c] for t, c in zip(trials, chosen, strict=True)])
+        lines.append(
+            {
+                "method": name,
+                "wishes": len(plain),
+                "feasible": mean_of(~np.isnan(plain)),
+                "held": mean_of(plain[~np.isnan(plain)]),
+                "certified": mean_of(~np.isnan(sure)),
+                "certified_held": mean_of(sure[~np.isnan(sure)]),
+            }
+        )
+    columns = ["method", "wishes", "feasible", "held", "certified", "certified_held"]
+    return pd.DataFrame(lines, columns=columns)
+
+
+def _chosen(tolerances: Floats, only: Iterable[float] | None) -> Any:
+    if only is None:
+        return np.ones(len(tolerances), np.bool_)
+    return np.isclose(tolerances[:, None], np.array([*only])[None]).any(axis=1)
+
+
+def mean_of(values: Any) -> float:
+    """A mean; NaN of nothing."""
+    return float(np.mean(values)) if len(values) else NAN

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import itertools
 import re
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -12,16 +13,14 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.spatial import ConvexHull
 
-from fairdial.bench.curves import Floats, Study
+from fairdial.bench.curves import POINTS, Floats, Study, at_tolerances
 from fairdial.bench.reference import sensitivity
 from fairdial.bench.tables import (
     FIGURES,
     MATCHED,
-    POINTS,
     Claim,
     Measured,
     Paired,
-    at_tolerances,
     paired,
 )
 from fairdial.errors import MissingExtraError
@@ -63,7 +62,7 @@ STYLE = {
     "pdf.fonttype": 42,
     "text.parse_math": False,
 }
-MANY_POINTS = 3.0  # of accuracy: beyond, the axis is logarithmic outside of [-1, 1]
+MANY_POINTS = 6.0  # of accuracy: beyond, the axis is logarithmic outside of [-1, 1]
 TICKS = (-30, -10, -3, -1, -0.5, 0, 0.5, 1, 3, 10, 30)
 WIDE = 3.7  # inches of a panel
 DPI = 200
@@ -86,6 +85,8 @@ def looks(study: Study) -> dict[str, dict[str, Any]]:
         }
     for method in study.plan.methods:
         found.setdefault(method.name, {"color": GREY, "marker": "", "linestyle": "--"})
+    for name, look in found.items():  # matplotlib's legends skip names that start with _
+        look["label"] = f" {name}" if name.startswith("_") else name
     return found
 
 
@@ -95,12 +96,14 @@ def _sheet(rows: int, columns: int, height: float) -> tuple[Figure, Any]:
     return figure, figure.subplots(rows, columns, squeeze=False)
 
 
-def _legend(figure: Figure, axes: Any) -> None:
-    """One legend under all panels."""
+def _legend(figure: Figure, axes: Any, look: dict[str, Any]) -> None:
+    """One legend under all panels, in the plan's order."""
     found: dict[str, Any] = {}
     for ax in np.ravel(axes):
         for handle, label in zip(*ax.get_legend_handles_labels(), strict=True):
             found.setdefault(label, handle)
+    place = {entry["label"]: i for i, entry in enumerate(look.values())}
+    found = dict(sorted(found.items(), key=lambda item: place.get(item[0], len(place))))
     if found:
         columns = min(len(found), 4 if figure.get_figwidth() < 2 * WIDE else 6)
         figure.legend(found.values(), found.keys(), loc="outside lower center", ncols=columns)
@@ -125,21 +128,22 @@ def draw_tradeoffs(study: Study, parts: list[Measured]) -> Figure:
                 if len(points) > 1:
                     error = points.std(axis=0, ddof=1)[:, ::-1] / np.sqrt(len(points))
                     ax.add_patch(_ribbon(mean, error, look[name]["color"]))
-                ax.plot(*mean.T, label=name, **look[name])
+                ax.plot(*mean.T, **look[name])
         near = [means[n] for n in (study.plan.baseline, study.plan.main) if n in means]
-        _zoom(column[1], np.concatenate(near or [*means.values()]))
+        _zoom(column[0], column[1], np.concatenate(near or [*means.values()]))
         column[0].set(title=part.panel.title, ylabel="accuracy")
         column[1].set(xlabel="gap on test rows", ylabel="accuracy, nearer")
-    _legend(figure, axes)
+    _legend(figure, axes, look)
     return figure
 
 
-def _zoom(ax: Any, points: Floats) -> None:
-    """Show these points and a margin."""
+def _zoom(whole: Any, ax: Any, points: Floats) -> None:
+    """Show these points and a margin, but no more than the whole."""
     low, high = points.min(axis=0), points.max(axis=0)
     margin = np.maximum(0.25 * (high - low), 0.002)
-    ax.set_xlim(max(low[0] - margin[0], -0.1 * margin[0]), high[0] + margin[0])
-    ax.set_ylim(low[1] - 2 * margin[1], high[1] + margin[1])
+    (left, right), (bottom, top) = whole.get_xlim(), whole.get_ylim()
+    ax.set_xlim(max(low[0] - margin[0], left), min(high[0] + margin[0], right))
+    ax.set_ylim(max(low[1] - 2 * margin[1], bottom), min(high[1] + margin[1], top))
 
 
 def _ribbon(centres: Floats, radii: Floats, colour: str) -> PathPatch:
@@ -169,19 +173,19 @@ def draw_tolerances(study: Study, parts: list[Measured]) -> Figure:
         nulls = [null for null, twin in panel.nulls if twin == base]
         for name in [n for n in (*names, *nulls) if n != base and base in names]:
             found = [paired(POINTS * (values[name] - values[base])) for values in accuracy.values()]
-            _banded(top, wishes, found, name, look[name])
+            _banded(top, wishes, found, look[name])
         for name in names:
             found = [paired(values[name]) for values in gaps.values()]
-            _banded(bottom, wishes, found, name, look[name])
+            _banded(bottom, wishes, found, look[name])
         bottom.plot(wishes, wishes, color=INK, linewidth=0.9, linestyle=":", label="tolerance")
-        top.set(title=panel.title, ylabel=f"accuracy minus {_short(base)}'s, points")
+        top.set(title=panel.title, ylabel=f"accuracy, points to {_short(base)}")
         if max(map(abs, top.get_ylim())) > MANY_POINTS:
             top.set_yscale("symlog", linthresh=1.0, linscale=1.5)
             inside = [tick for tick in TICKS if top.get_ylim()[0] <= tick <= top.get_ylim()[1]]
             top.set_yticks(inside, labels=[f"{tick:g}" for tick in inside])
             top.minorticks_off()
         bottom.set(xlabel="tolerance asked for on calibration rows", ylabel="gap on test rows")
-    _legend(figure, axes)
+    _legend(figure, axes, look)
     return figure
 
 
@@ -189,11 +193,11 @@ def _short(name: str) -> str:
     return name if len(name) <= 16 else "the baseline"
 
 
-def _banded(ax: Any, x: ArrayLike, found: list[Paired], name: str, look: dict[str, Any]) -> None:
+def _banded(ax: Any, x: ArrayLike, found: list[Paired], look: dict[str, Any]) -> None:
     mean = np.array([f.mean for f in found])
     error = np.nan_to_num([f.error for f in found])
     ax.fill_between(x, mean - error, mean + error, color=look["color"], alpha=0.13, linewidth=0)
-    ax.plot(x, mean, label=name, **{**look, "marker": ""})
+    ax.plot(x, mean, **{**look, "marker": ""})
 
 
 def draw_sensitivity(study: Study, parts: list[Measured]) -> Figure:
@@ -209,7 +213,7 @@ def draw_sensitivity(study: Study, parts: list[Measured]) -> Figure:
         for ax, means, values, at, word in zip(column, found, main, steps, words, strict=True):
             for name in part.panel.compared:
                 line = {**look[name], "marker": ""}
-                ax.plot(means.index, means[name], label=name, **line)
+                ax.plot(means.index, means[name], **line)
                 ax.plot(at, values[name].mean(), "*", color=line["color"], markersize=9)
             ax.set_xscale("log")
             ax.set_xticks([2, 5, 10, 20, 40, 80], labels=["2", "5", "10", "20", "40", "80"])
@@ -217,7 +221,7 @@ def draw_sensitivity(study: Study, parts: list[Measured]) -> Figure:
             ax.set_ylabel(word)
         column[0].set_title(part.panel.title)
         column[1].set_xlabel("N - 1, N' - 1: the reference point comes nearer")
-    _legend(figure, axes)
+    _legend(figure, axes, look)
     return figure
 
 
@@ -268,8 +272,11 @@ def _differing(
 def render(draw: Callable[[], Figure]) -> dict[str, bytes]:
     """A figure as PNG, PDF and SVG, without dates and versions in it."""
     found = {}
-    with style.context(["default", STYLE]):
+    with style.context(["default", STYLE]), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Glyph", category=UserWarning)  # rare letters
         figure = draw()
+        figure.draw_without_rendering()
+        figure.set_layout_engine("none")  # laid out once for all files
         for kind, metadata in (
             ("png", {"Software": None}),
             ("pdf", {"Creator": None, "Producer": None, "CreationDate": None}),
@@ -288,7 +295,9 @@ def inline(svg: bytes, name: str) -> str:
     text = text[text.index("<svg") :]
     text = re.sub(r"<metadata>.*?</metadata>", "", text, flags=re.DOTALL)
     text = re.sub(r'\sxmlns(:\w+)?="[^"]*"', "", text)
-    text = re.sub(r'(<svg[^>]*?) width="[^"]*"', r"\1", text, count=1)
+    width = float(re.search(r'viewBox="0 0 ([\d.]+)', text)[1])  # type: ignore[index]
+    size = f' style="min-width: {0.85 * width:.0f}pt; max-width: {1.25 * width:.0f}pt"'
+    text = re.sub(r'(<svg[^>]*?) width="[^"]*"', rf"\1{size}", text, count=1)
     text = re.sub(r'(<svg[^>]*?) height="[^"]*"', r"\1", text, count=1)
     text = re.sub(r'(\bid="|href="#|url\(#)', rf"\g<1>{name}-", text)
     return text.replace(INK, "currentColor").replace(FAINT, "var(--line)")

@@ -13,6 +13,7 @@ from fairdial.criteria import criterion as find_criterion
 
 METHODS = ("EPO", "FairBiNN", "YOTO", "FairBayes", "GFB")
 DATASETS = ("celeba", "utkface", "adult", "compas")
+PICTURES = ("celeba", "utkface")
 RIVALS = ("EPO", "FairBiNN", "FairBayes", "YOTO")  # the quartile tables' order
 MAIN = "GFB"
 SEEDS = (0, 5, 10, 15, 20)
@@ -187,11 +188,14 @@ def knows(dataset: str, criterion: str) -> bool:
 
 def differences(plan: Plan) -> list[str]:
     """In what a study's set-up differs from the paper's, a sentence each."""
-    found = [
-        "Tables are encoded by the library's own encoder; the paper used TARTE, a pretrained "
-        "model with 768 features.",
-    ]
-    if any(method.settings == "paper" for method in plan.methods):
+    found = []
+    tables = any(name not in PICTURES for name in plan.datasets)
+    if tables:
+        found.append(
+            "Tables are encoded by the library's own encoder; the paper used TARTE, a pretrained "
+            "model with 768 features."
+        )
+    if tables and any(method.settings == "paper" for method in plan.methods):
         found.append(
             "Methods with the paper's settings have its depth, loss, batch sizes and patience, "
             "but their widths are scaled to the encoder's features."

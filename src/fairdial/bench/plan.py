@@ -23,7 +23,7 @@ from fairdial.methods.network import Network
 
 SCORERS = ("gradient boosting", "logistic regression")
 SETTINGS = ("default", "paper")
-SHIPPED = ("quick", "paper-tabular", "confirm")
+SHIPPED = ("quick", "paper-tabular", "paper-images", "confirm")
 GRID = tuple(round(0.01 * i, 2) for i in range(21))
 
 

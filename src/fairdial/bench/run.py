@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import importlib
 import os
+import threading
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -14,11 +15,13 @@ from joblib import Parallel, cpu_count, delayed, parallel_config
 
 from fairdial._validation import check_choice
 from fairdial.bench.plan import Plan
+from fairdial.bench.sources import SOURCES
 from fairdial.bench.store import Store
 from fairdial.bench.trial import run_trial
 from fairdial.errors import InvalidInputError, MissingExtraError
 from fairdial.progress import Reporter, Silent
 
+WATCH = 1.0  # seconds between looks for the driver
 BACKENDS = ("loky", "dask", "ray")
 WEIGHTS = {"FairBiNN": 3, "EPO": 2}  # about how long a trial takes beside others: longest first
 
@@ -74,6 +77,11 @@ def run(
     check_choice(backend, "backend", BACKENDS)
     if scheduler is not None and backend == "loky":
         raise InvalidInputError("`scheduler` must go with the backend dask or ray, got loky.")
+    unread = [name for name in plan.datasets if SOURCES[name].load is None]
+    if unread:
+        raise InvalidInputError(
+            f"`datasets` must be ones that this version can read, got {', '.join(unread)}."
+        )
     for path in store.leftovers():
         path.unlink(missing_ok=True)
     missing = [config for config in plan.trials() if store.find(config) is None]
@@ -83,7 +91,8 @@ def run(
     with reporter or Silent() as shown:
         start, total = time.perf_counter(), len(missing)
         with _backend(backend, scheduler, n_jobs) as jobs:
-            for done, record in enumerate(_records(studies, jobs), start=1):
+            driver = os.getpid() if backend == "loky" else None
+            for done, record in enumerate(_records(studies, jobs, driver), start=1):
                 store.write(record)
                 shown.advance(_told(record, done, total, min(jobs, len(studies) - done), start))
         for done, config in enumerate(costs, start=len(studies) + 1):  # one at a time
@@ -93,13 +102,33 @@ def run(
     return status(plan, store)
 
 
-def _records(configs: list[dict[str, Any]], jobs: int) -> Iterator[dict[str, Any]]:
+def _records(
+    configs: list[dict[str, Any]], jobs: int, driver: int | None
+) -> Iterator[dict[str, Any]]:
     if jobs == 1:
         yield from map(run_trial, configs)
     elif configs:
         yield from Parallel(n_jobs=jobs, return_as="generator_unordered", batch_size=1)(
-            delayed(run_trial)(config) for config in configs
+            delayed(_watched_trial)(config, driver) for config in configs
         )
+
+
+def _watched_trial(config: dict[str, Any], driver: int | None) -> dict[str, Any]:
+    """A trial in a process of this machine, which ends when its driver has been killed."""
+    if driver is not None and driver == os.getppid():
+        ended = threading.Event()
+        threading.Thread(target=_end_with, args=(driver, ended), daemon=True).start()
+        try:
+            return run_trial(config)
+        finally:
+            ended.set()
+    return run_trial(config)
+
+
+def _end_with(driver: int, ended: threading.Event) -> None:
+    while not ended.wait(WATCH):
+        if os.getppid() != driver:
+            os._exit(1)
 
 
 @contextlib.contextmanager

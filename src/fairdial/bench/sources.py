@@ -10,15 +10,24 @@ import numpy as np
 import pandas as pd
 
 from fairdial.datasets import Dataset, load_adult, load_compas, make_gaussian
-from fairdial.errors import FairdialError
+from fairdial.errors import FairdialError, InvalidInputError
 
 
 @dataclass(frozen=True)
 class Source:
-    """Where a data set comes from, and whether the paper's settings know it."""
+    """Where a data set comes from, and whether the paper's settings know it.
 
-    load: Callable[[], Dataset]
+    Without ``load`` a plan can name it, but not run.
+    """
+
+    load: Callable[[], Dataset] | None
     paper: bool
+
+    def read(self) -> Dataset:
+        """The rows."""
+        if self.load is None:
+            raise InvalidInputError("`datasets` must have a reader, got pictures: not read yet.")
+        return self.load()
 
 
 def _gaussian() -> Dataset:
@@ -29,6 +38,8 @@ SOURCES = {
     "adult": Source(load_adult, paper=True),
     "compas": Source(load_compas, paper=True),
     "gaussian": Source(_gaussian, paper=False),
+    "celeba": Source(None, paper=True),
+    "utkface": Source(None, paper=True),
 }
 SAMPLE_SEED = 0
 
@@ -72,7 +83,7 @@ class SealedRows:
 
 def split(name: str, seed: int, rows: int | None = None) -> Parts:
     """The paper's split of a data set, with the test rows sealed."""
-    data = _sample(SOURCES[name].load(), rows)
+    data = _sample(SOURCES[name].read(), rows)
     parts = data.paper_split(seed)
     fit = Dataset(
         pd.concat([parts.train.X, parts.validation.X]),
@@ -85,7 +96,7 @@ def split(name: str, seed: int, rows: int | None = None) -> Parts:
     calibration = Dataset(calibration.X.copy(), calibration.y, calibration.groups, name=name)
 
     def read() -> Dataset:
-        return _sample(SOURCES[name].load(), rows).paper_split(seed).test
+        return _sample(SOURCES[name].read(), rows).paper_split(seed).test
 
     return Parts(fit, share, calibration, SealedRows(read))
 

@@ -1,0 +1,295 @@
+"""Curves are what the counts say: by brute force, by hand, and with records missing."""
+
+from __future__ import annotations
+
+import copy
+
+import numpy as np
+import pytest
+
+from fairdial.bench.curves import (
+    Panel,
+    Trial,
+    at_tolerances,
+    held,
+    matched,
+    mean_difference,
+    measure,
+    reached,
+    read_study,
+    read_trial,
+)
+from fairdial.bench.plan import make_plan
+from fairdial.criteria import CRITERIA, criterion
+from fairdial.errors import InvalidInputError
+from fairdial.metrics import gap
+
+DP = criterion("demographic_parity")
+METHODS = [
+    {"name": "A", "estimator": "FairBayes"},
+    {"name": "B", "estimator": "GFB"},
+    {"name": "A again", "same_as": "A", "seed_offset": 9},
+]
+
+
+def make(**changes):
+    data = {
+        "title": "t",
+        "datasets": ["compas"],
+        "seeds": [0, 5, 10],
+        "methods": METHODS,
+        "tolerances": [0.0, 0.05, 0.1, 0.2],
+    }
+    return make_plan(data | changes)
+
+
+def counts(rng, rows, size):
+    return (rng.random((size, 2, 2)) * (np.asarray(rows) + 1)).astype(int)
+
+
+def record(config, seed=0, size=6):
+    rng = np.random.default_rng([seed, config["seed"]])
+    rows = [[30, 40], [50, 20]]
+    states = [3 * i for i in range(size)]
+    n = len(config["tolerances"])
+    return {
+        "config": config,
+        "result": {
+            "rows": {"calibration": rows, "test": rows},
+            "states": [
+                {"state": s, "setting": 0.0, "calibration": c.tolist(), "test": t.tolist()}
+                for s, c, t in zip(
+                    states, counts(rng, rows, size), counts(rng, rows, size), strict=True
+                )
+            ],
+            "points": [states[i] for i in (0, 2, 2, 5)],
+            "curve": [states[i] for i in (0, 1, 3, 5)],
+            "grid": [int(s) for s in rng.choice(states, n)],
+            "feasible": [bool(f) for f in rng.random(n) < 0.7],
+            "certified": [
+                None if rng.random() < 0.5 else int(rng.choice(states)) for _ in range(n)
+            ],
+            "epochs": {"trained": [4, 8], "kept": [1, 2]},
+        },
+        "timing": {"fit_cpu": 2.0},
+        "environment": {},
+        "warnings": [],
+        "code": "c",
+    }
+
+
+def records(plan):
+    return [record(config, seed=i) for i, config in enumerate(plan.trials())]
+
+
+def trial(curve, **changes):
+    n = len(curve)
+    points = np.array(curve, float)
+    values = {
+        "method": "A",
+        "seed": 0,
+        "points": points,
+        "curve": points,
+        "tolerances": np.zeros(n),
+        "grid": points,
+        "feasible": np.ones(n, bool),
+        "certified": points,
+        "seconds": {},
+        "epochs": np.nan,
+    }
+    return Trial(**(values | changes))
+
+
+# ---- counts ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", CRITERIA, ids=str)
+@pytest.mark.parametrize("seed", range(5))
+def test_counts_give_the_accuracy_and_gap_of_the_rows(kind, seed):
+    rng = np.random.default_rng(seed)
+    rows = rng.integers(5, 30, (2, 3))
+    selected = (rng.random((2, 3)) * (rows + 1)).astype(int)
+    y, groups, decisions = [], [], []
+    for label in range(2):
+        for group in range(3):
+            n, k = rows[label, group], selected[label, group]
+            y += [label] * n
+            groups += [group] * n
+            decisions += [1] * k + [0] * (n - k)
+    accuracy, disparity = measure([selected], rows, kind)[0]
+    assert accuracy == pytest.approx(np.mean(np.array(y) == decisions))
+    assert disparity == pytest.approx(gap(y, decisions, sensitive_features=groups, criterion=kind))
+
+
+def test_a_group_without_counted_rows_has_no_gap():
+    rows = [[5, 5], [5, 0]]
+    assert measure([rows], rows, DP)[0, 1] == 0
+    with pytest.raises(InvalidInputError, match=r"equal_opportunity.*\[5, 0\]"):
+        measure([rows], rows, criterion("equal_opportunity"))
+
+
+def test_a_trial_reads_each_position_where_the_record_points():
+    one = record(make().trials()[0])
+    found, result = read_trial(one), one["result"]
+    by_state = {
+        s["state"]: measure([s["test"]], result["rows"]["test"], DP)[0] for s in result["states"]
+    }
+    for name in ("points", "curve", "grid"):
+        assert np.array_equal(getattr(found, name), [by_state[s] for s in result[name]])
+    for state, pair in zip(result["certified"], found.certified, strict=True):
+        assert np.isnan(pair).all() if state is None else np.array_equal(pair, by_state[state])
+    assert found.epochs == 6
+
+
+# ---- matched gaps ------------------------------------------------------------------------------
+
+CURVE = [(0.9, 0.3), (0.8, 0.1), (0.85, 0.2), (0.7, 0.05)]  # the third step back doesn't count
+
+
+@pytest.mark.parametrize(
+    ("wish", "accuracy"),
+    [(0.5, 0.9), (0.3, 0.9), (0.2, 0.85), (0.1, 0.8), (0.075, 0.775), (0.05, 0.7), (0.04, np.nan)],
+)
+def test_accuracy_at_a_gap_is_interpolated_along_the_running_minimum(wish, accuracy):
+    assert trial(CURVE).matched([wish])[0] == pytest.approx(accuracy, nan_ok=True)
+
+
+def test_a_curve_of_one_position_has_its_accuracy_at_its_gap_and_above():
+    found = trial([(0.8, 0.1)]).matched([0.05, 0.1, 0.2])
+    assert np.array_equal(found, [np.nan, 0.8, 0.8], equal_nan=True)
+
+
+def test_matched_says_which_seeds_reach_a_gap():
+    panel = Panel(
+        "d",
+        "demographic_parity",
+        make().methods,
+        (0, 5, 10),
+        {
+            ("A", 0): trial(CURVE),
+            ("A", 5): trial([(0.8, 0.1)]),
+            ("B", 0): trial([(0.6, 0.0)]),
+            ("B", 5): trial([(0.6, 0.0)]),
+        },
+    )
+    found = matched(panel, (0.05, 0.3))
+    assert reached(found[0.05], panel, "A") == (1, 2)
+    assert found[0.05]["A"].isna().tolist() == [False, True, True]
+    off = mean_difference(found, "A", "B")
+    assert off[0] == pytest.approx(100 * np.mean([0.7 - 0.6, 0.9 - 0.6]))
+    assert off[5] == pytest.approx(100 * (0.8 - 0.6))  # the gap that both reach
+    assert np.isnan(off[10])
+
+
+# ---- whether tolerances held -------------------------------------------------------------------
+
+
+def test_shares_that_held_agree_with_counting_one_by_one():
+    plan = make()
+    study = read_study(plan, records(plan))
+    (panel,) = study.panels
+    table = held(panel).set_index("method")
+    assert list(table.index) == ["A", "B"]
+    for name in table.index:
+        plain, sure, wishes = [], [], 0
+        for one in study.records:
+            result = one["result"]
+            if one["config"]["method"]["name"] != name:
+                continue
+            gaps = {
+                s["state"]: measure([s["test"]], result["rows"]["test"], DP)[0, 1]
+                for s in result["states"]
+            }
+            for i, tolerance in enumerate(plan.tolerances):
+                wishes += 1
+                if result["feasible"][i]:
+                    plain.append(gaps[result["grid"][i]] <= tolerance)
+                if result["certified"][i] is not None:
+                    sure.append(gaps[result["certified"][i]] <= tolerance)
+        line = table.loc[name]
+        assert line["wishes"] == wishes
+        assert line["feasible"] == pytest.approx(len(plain) / wishes)
+        assert line["held"] == pytest.approx(np.mean(plain))
+        assert line["certified"] == pytest.approx(len(sure) / wishes)
+        assert line["certified_held"] == pytest.approx(np.mean(sure))
+
+
+def test_only_the_tolerances_asked_for_are_counted():
+    plan = make()
+    (panel,) = read_study(plan, records(plan)).panels
+    assert held(panel, [0.1]).set_index("method").loc["A", "wishes"] == len(plan.seeds)
+    assert held(panel, [0.11])["wishes"].sum() == 0
+
+
+def test_a_gap_equal_to_the_tolerance_holds_whatever_the_rounding():
+    rows = [[100, 100], [0, 0]]
+    points = measure([[[40, 35], [0, 0]]], rows, DP)
+    assert points[0, 1] > 0.05  # 0.05 but for the last bit
+    assert trial(points, tolerances=np.array([0.05])).held.tolist() == [1.0]
+    assert trial(points, tolerances=np.array([0.0499])).held.tolist() == [0.0]
+
+
+def test_the_common_grid_has_a_frame_a_tolerance():
+    plan = make()
+    (panel,) = read_study(plan, records(plan)).panels
+    found = at_tolerances(panel, 1)
+    assert tuple(found) == plan.tolerances
+    assert found[0.1].loc[5, "B"] == panel.trials["B", 5].grid[2, 1]
+
+
+# ---- studies -----------------------------------------------------------------------------------
+
+
+def test_a_study_knows_what_is_done_missing_failed_and_foreign():
+    plan = make()
+    found = records(plan)
+    broken = {"config": found[1]["config"], "error": "Oops: bad"}
+    foreign = copy.deepcopy(found[0])
+    foreign["config"]["seed"] = 77
+    study = read_study(plan, [found[0], broken, foreign, *found[3:]])
+    assert len(study.records) == len(found) - 2
+    assert [c["seed"] for c in study.missing] == [found[2]["config"]["seed"]]
+    assert [error for _, error in study.failed] == ["Oops: bad"]
+    assert study.ignored == 1
+    assert not study.complete
+    assert read_study(plan, found).complete
+
+
+def test_a_finished_record_beats_a_failed_one_in_any_order():
+    plan = make()
+    found = records(plan)
+    broken = {"config": found[0]["config"], "error": "Oops: bad"}
+    assert read_study(plan, [broken, *found]).complete
+    assert read_study(plan, [*found, broken]).complete
+
+
+def test_the_order_of_records_does_not_matter():
+    plan = make()
+    found = records(plan)
+    one, other = read_study(plan, found), read_study(plan, found[::-1])
+    assert [r["config"] for r in one.records] == [r["config"] for r in other.records]
+    assert list(one.panels[0].trials) == list(other.panels[0].trials)
+
+
+def test_a_trial_without_counted_rows_of_a_group_counts_as_failed():
+    plan = make(criteria=["equal_opportunity"])
+    found = records(plan)
+    found[0]["result"]["rows"]["test"] = [[30, 40], [50, 0]]
+    study = read_study(plan, found)
+    ((config, error),) = study.failed
+    assert config == found[0]["config"]
+    assert "equal_opportunity" in error
+
+
+def test_null_rows_are_told_apart_and_know_what_they_repeat():
+    plan = make()
+    (panel,) = read_study(plan, records(plan)).panels
+    assert panel.compared == ["A", "B"]
+    assert panel.nulls == [("A again", "A")]
+
+
+def test_a_null_row_without_a_twin_is_compared_with_nothing():
+    plan = make(methods=[{"name": "B", "estimator": "GFB"}, {**METHODS[0], "seed_offset": 9}])
+    (panel,) = read_study(plan, records(plan)).panels
+    assert panel.nulls == []
+    assert panel.compared == ["B"]

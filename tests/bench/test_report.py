@@ -1,0 +1,413 @@
+"""The report is a pure function of its records, stands alone, and survives what is missing."""
+
+from __future__ import annotations
+
+import re
+import zlib
+from html.parser import HTMLParser
+
+import matplotlib as mpl
+import numpy as np
+import pytest
+
+from fairdial.bench.curves import read_study
+from fairdial.bench.plan import make_plan
+from fairdial.bench.report import (
+    Table,
+    report_blocks,
+    to_latex,
+    to_markdown,
+    verdict,
+    write_report,
+)
+from fairdial.bench.tables import HV, INVERTED, MATCHED, Claim, claims, measured, paired
+
+ROWS = np.array([[300, 250], [150, 260]])
+LOOSE = np.array([[0.10, 0.25], [0.55, 0.75]])
+TIGHT = np.array([[0.17, 0.12], [0.66, 0.42]])
+SIZE = 12
+METHODS = [
+    {"name": "EPO", "estimator": "EPO"},
+    {"name": "FairBayes", "estimator": "FairBayes"},
+    {"name": "GFB", "estimator": "GFB"},
+    {"name": "null: FairBayes again", "same_as": "FairBayes", "seed_offset": 7},
+]
+NASTY = 'A & B <script>alert("é λ 中")</script> |_{x}^~% $y$ \\ #'
+
+
+def make(**changes):
+    data = {
+        "title": "A test",
+        "datasets": ["compas"],
+        "seeds": [0, 5, 10],
+        "methods": METHODS,
+        "baseline": "FairBayes",
+        "main": "GFB",
+        "tolerances": [0.0, 0.05, 0.1],
+        "gaps": [0.05, 0.1],
+        "cost": {"epochs": 2},
+    }
+    return make_plan(data | changes)
+
+
+def study_record(config):
+    words = repr((config["method"]["name"], config["seed"], config["dataset"]))
+    rng = np.random.default_rng(zlib.crc32(words.encode()))
+    s = np.linspace(0.0, 1.0, SIZE)[:, None, None]
+    rates = (1 - s) * LOOSE + s * TIGHT + 0.01 * rng.standard_normal((2, SIZE, 2, 2))
+    here, there = np.rint(np.clip(rates, 0, 1) * ROWS).astype(int)
+    gaps = np.abs(np.diff(here.sum(axis=1) / ROWS.sum(axis=0)))[:, 0]
+    fits = [np.flatnonzero(gaps <= t) for t in config["tolerances"]]
+    return {
+        "config": config,
+        "result": {
+            "rows": {"calibration": ROWS.tolist(), "test": ROWS.tolist()},
+            "states": [
+                {"state": i, "setting": i, "calibration": c.tolist(), "test": t.tolist()}
+                for i, (c, t) in enumerate(zip(here, there, strict=True))
+            ],
+            "points": np.linspace(0, SIZE - 1, config["settings"]).astype(int).tolist(),
+            "curve": list(range(SIZE)),
+            "grid": [int(f[0]) if len(f) else int(gaps.argmin()) for f in fits],
+            "feasible": [len(f) > 0 for f in fits],
+            "certified": [None, None, SIZE - 2],
+            "epochs": None,
+        },
+        "timing": {"fit_cpu": 60.0, "calibrate_cpu": 0.5},
+        "environment": {"python": "3.11"},
+        "warnings": ["the dial is short"],
+        "code": "c0de",
+    }
+
+
+def cost_record(config):
+    timing = {"train": 2.0, "adapt_one": 0.1, "adapt_many": 0.2, "predict_one": 0.3}
+    return {"config": config, "result": {}, "timing": timing, "warnings": [], "code": "c0de"}
+
+
+def records(plan):
+    return [
+        study_record(config) if config["kind"] == "study" else cost_record(config)
+        for config in plan.trials()
+    ]
+
+
+def written(plan, found, folder):
+    paths = write_report(plan, found, folder)
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in paths}
+
+
+def text_of(plan, found, folder):
+    return written(plan, found, folder)["report.md"].decode()
+
+
+def words_of(plan, found):
+    """The same without drawing anything."""
+    study = read_study(plan, found)
+    return to_markdown(plan.title, report_blocks(study, measured(study), claims(study)))
+
+
+@pytest.fixture(scope="module")
+def report(tmp_path_factory):
+    plan = make()
+    return written(plan, records(plan), tmp_path_factory.mktemp("report"))
+
+
+class Page(HTMLParser):
+    """Collects tags, and checks that they are closed in order."""
+
+    VOID = frozenset({"meta", "br", "img"})
+
+    def __init__(self, text):
+        super().__init__()
+        self.open, self.tags, self.ids, self.text = [], [], [], []
+        self.feed(text)
+        assert self.open == []
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append((tag, dict(attrs)))
+        self.ids += [value for name, value in attrs if name == "id"]
+        if tag not in self.VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag, attrs):
+        self.tags.append((tag, dict(attrs)))
+        self.ids += [value for name, value in attrs if name == "id"]
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        self.text.append(data)
+
+    def count(self, tag):
+        return sum(name == tag for name, _ in self.tags)
+
+
+# ---- a pure function ---------------------------------------------------------------------------
+
+
+def test_the_same_records_give_the_same_bytes(report, tmp_path):
+    plan = make()
+    with mpl.rc_context({"font.size": 30, "axes.facecolor": "red"}):  # somebody's own style
+        assert written(plan, records(plan)[::-1], tmp_path) == report
+
+
+def test_other_records_give_another_report(report, tmp_path):
+    plan = make()
+    found = records(plan)
+    found[0]["result"]["states"][0]["test"][0][0] += 5
+    other = written(plan, found, tmp_path)
+    assert all(other[name] != report[name] for name in ("report.md", "report.html", "tables.tex"))
+
+
+def test_all_files_are_there_and_whole(report, tmp_path):
+    figures = {"tradeoffs", "tolerances", "sensitivity", "differences"}
+    assert set(report) == {"report.html", "report.md", "tables.tex"} | {
+        f"figures/{name}.{kind}" for name in figures for kind in ("png", "pdf")
+    }
+    assert all(report[f"figures/{name}.png"].startswith(b"\x89PNG") for name in figures)
+    assert all(report[f"figures/{name}.pdf"].startswith(b"%PDF") for name in figures)
+    (tmp_path / "report.md").write_text("an earlier one")
+    paths = write_report(make(), [], tmp_path)
+    assert "an earlier one" not in (tmp_path / "report.md").read_text("utf-8")
+    assert {path for path in tmp_path.rglob("*") if path.is_file()} == set(paths)
+
+
+def test_files_carry_no_date(report):
+    for name, content in report.items():
+        assert b"CreationDate" not in content, name
+        assert b"<dc:date>" not in content, name
+
+
+# ---- the page ----------------------------------------------------------------------------------
+
+
+def test_the_page_needs_nothing_else(report):
+    text = report["report.html"].decode()
+    assert "http" not in text
+    assert "@import" not in text
+    page = Page(text)
+    assert {"script", "link", "img", "iframe"}.isdisjoint(tag for tag, _ in page.tags)
+    for _, attributes in page.tags:
+        assert "src" not in attributes
+        for name in ("href", "xlink:href"):
+            assert attributes.get(name, "#").startswith("#")
+    assert all(target.startswith("#") for target in re.findall(r"url\(([^)]*)\)", text))
+
+
+def test_every_id_is_used_once_and_every_link_leads_somewhere(report):
+    page = Page(report["report.html"].decode())
+    assert len(page.ids) == len(set(page.ids))
+    for _, attributes in page.tags:
+        for name in ("href", "xlink:href"):
+            if name in attributes:
+                assert attributes[name][1:] in page.ids
+
+
+def test_tables_have_captions_and_scopes_and_figures_have_words(report):
+    page = Page(report["report.html"].decode())
+    assert page.count("table") > 10
+    assert page.count("caption") == page.count("table")
+    assert all("scope" in attributes for tag, attributes in page.tags if tag == "th")
+    assert all("aria-label" in attributes for tag, attributes in page.tags if tag == "svg")
+    assert page.count("svg") == page.count("figcaption") == 4
+    assert "prefers-color-scheme: dark" in report["report.html"].decode()
+    assert ("meta", "viewport") in [(t, a.get("name")) for t, a in page.tags]
+
+
+def test_the_sections_are_all_there(report):
+    text = report["report.md"].decode()
+    found = re.findall(r"^## (.*)$", text, flags=re.MULTILINE)
+    assert [title.split(".")[0] for title in found[1:-1]] == [str(n) for n in range(1, 10)]
+    assert "wrong" in text  # the paper's caption of inverted HV
+    assert "incomplete" not in text
+    assert "| the dial is short | 12 |" in text
+    assert "12.1 minutes" in text
+
+
+def test_markdown_tables_are_rectangular(report):
+    tables = re.findall(r"(?:^\|.*\|\n)+", report["report.md"].decode(), flags=re.MULTILINE)
+    assert len(tables) > 10
+    for table in tables:
+        assert len({len(re.findall(r"(?<!\\)\|", line)) for line in table.splitlines()}) == 1
+
+
+def test_latex_tables_are_rectangular_and_labelled_once(report):
+    text = report["tables.tex"].decode()
+    tables = re.findall(r"\\begin\{tabular\}\{(\w+)\}(.*?)\\end\{tabular\}", text, flags=re.DOTALL)
+    assert len(tables) >= 8
+    for columns, body in tables:
+        lines = [line for line in body.splitlines() if line.endswith(r"\\")]
+        assert {len(re.findall(r"(?<!\\)&", line)) for line in lines} == {len(columns) - 1}
+        assert body.count(r"\toprule") == body.count(r"\midrule") == body.count(r"\bottomrule") == 1
+    labels = re.findall(r"\\label\{(.*?)\}", text)
+    assert len(labels) == len(set(labels)) == len(tables)
+    assert "±" not in text
+    for kind in ("hv", "hv-quartiles", "inverted-hv-quartiles", "matched", "cost"):
+        assert f"tab:{kind}-compas-demographic-parity" in labels
+
+
+# ---- names -------------------------------------------------------------------------------------
+
+
+def test_names_with_special_characters_are_escaped_everywhere(tmp_path):
+    methods = [
+        *METHODS[:2],
+        {"name": NASTY, "estimator": "GFB"},
+        {"name": "_x", "estimator": "YOTO"},
+    ]
+    plan = make(methods=methods, main=NASTY, title=NASTY, notes=NASTY)
+    found = written(plan, records(plan), tmp_path)
+    text = found["report.html"].decode()
+    assert "<script" not in re.sub(r"<!--.*?-->", "", text, flags=re.DOTALL)
+    page = Page(text)
+    assert NASTY in page.text
+    assert page.count("script") == 0
+    tex = found["tables.tex"].decode()
+    escaped = (
+        r'A \& B $<$script$>$alert("é λ 中")$<$/script$>$ '
+        r"\textbar{}\_\{x\}\textasciicircum{}\textasciitilde{}\% \$y\$ \textbackslash{} \#"
+    )
+    assert escaped in tex
+    assert r"\<script>alert" in found["report.md"].decode()
+
+
+def test_a_line_break_cannot_leave_its_cell():
+    table = Table("c", ("a", "b"), (("x\n| y", "z\nw"),), label="tab:t")
+    assert r"| x \| y | z w |" in to_markdown("t\nu", [table])
+    tex = to_latex("t\n\\evil", [table])
+    assert r"x \textbar{} y & z w \\" in tex
+    assert all(line.startswith("%") for line in tex.splitlines() if "evil" in line)
+
+
+def test_signs_of_numbers_become_mathematics_but_words_keep_their_hyphens():
+    table = Table("c", ("a", "b"), (("semi-2 re-run", "-0.5 ± 0.1"),), label="tab:t")
+    assert r"semi-2 re-run & $-$0.5 $\pm$ 0.1 \\" in to_latex("t", [table])
+
+
+# ---- what is missing ---------------------------------------------------------------------------
+
+
+def test_an_incomplete_study_says_so_first(tmp_path):
+    plan = make()
+    found = records(plan)
+    found[0] = {
+        "config": found[0]["config"],
+        "error": "DivergedError: <nan> in `x`",
+        "warnings": [],
+    }
+    text = text_of(plan, found[:-2], tmp_path)
+    head, _, rest = text.partition("## ")
+    assert "This study is incomplete. Of 15 trials: 2 missing, 1 failed." in head
+    assert r"DivergedError: \<nan> in \`x\`" in rest
+    assert "Trials that are missing" in rest
+
+
+def test_no_records_at_all_still_make_a_report(tmp_path):
+    text = text_of(make(), [], tmp_path)
+    assert "15 missing" in text
+    assert "## 2." not in text
+
+
+@pytest.mark.parametrize("name", [m["name"] for m in METHODS])
+def test_a_method_without_trials_leaves_the_rest(name, tmp_path):
+    plan = make()
+    found = [r for r in records(plan) if r["config"]["method"]["name"] != name]
+    text = text_of(plan, found, tmp_path)
+    assert "incomplete" in text
+    assert "## 9. What the number of seeds supports" in text
+
+
+def test_a_method_alone_has_nothing_to_be_compared_with(tmp_path):
+    plan = make(methods=[METHODS[2]], baseline="GFB", cost={"epochs": 2})
+    text = text_of(plan, records(plan), tmp_path)
+    assert "Nothing to compare" in text
+    assert "There is nothing to compare." in text
+
+
+def test_a_data_set_without_trials_leaves_the_others(tmp_path):
+    plan = make(datasets=["compas", "gaussian"])
+    found = [r for r in records(plan) if r["config"]["dataset"] == "compas"]
+    text = text_of(plan, found, tmp_path)
+    assert "### compas, demographic parity" in text
+    assert "### gaussian" not in text
+    assert "No cost trial is done: gaussian, demographic parity." in text
+
+
+def test_several_data_sets_and_criteria_each_have_their_part(tmp_path):
+    plan = make(
+        datasets=["compas", "gaussian"], criteria=["demographic_parity", "equal_opportunity"]
+    )
+    text = text_of(plan, records(plan), tmp_path)
+    for title in ("compas, equal opportunity", "gaussian, demographic parity"):
+        assert text.count(f"### {title}") == 5
+    assert text.count("paper: HV") == 1  # compas with demographic parity only
+
+
+def test_one_seed_shows_nothing_and_says_so(tmp_path):
+    plan = make(seeds=[0])
+    text = text_of(plan, records(plan), tmp_path)
+    assert "on one seed, which shows nothing" in text
+    assert "fewer than two seeds" in text
+    assert "nan" not in text.lower().replace("finance", "")
+
+
+def test_a_plan_without_cost_says_so():
+    data = {"title": "t", "datasets": ["compas"], "seeds": [0, 5], "methods": METHODS[:3]}
+    plan = make_plan(data | {"tolerances": [0.0, 0.05, 0.1]})
+    assert "no cost trials" in words_of(plan, records(plan))
+
+
+def test_edge_cases_of_the_normalisation_are_told():
+    plan = make()
+    found = records(plan)
+    for record in found:
+        if record["config"]["kind"] == "study":
+            record["result"]["points"] = [0] * 10  # one point a curve
+    assert "1/(N-1) is taken as 1" in words_of(plan, found)
+
+
+def test_several_versions_are_told():
+    plan = make()
+    found = records(plan)
+    found[0]["code"] = "other"
+    assert "Not all trials have the same code" in words_of(plan, found)
+
+
+# ---- sentences ---------------------------------------------------------------------------------
+
+SURE, UNSURE = [0.1, 0.11, 0.12, 0.1], [0.1, -0.2, 0.3, -0.15]
+
+
+def claim(values, *, figure=HV, null=None, adjusted=0.01):
+    found = None if null is None else paired(null)
+    return Claim("p", figure, "a", "b", paired(values), figure == INVERTED, found, adjusted)
+
+
+def test_an_interval_without_zero_is_support_for_the_better_method():
+    assert "supported, in favour of a (95% interval +0.0" in verdict(claim(SURE))
+    assert "in favour of b" in verdict(claim(SURE, figure=INVERTED))
+    assert "no longer after correction" not in verdict(claim(SURE))
+    assert "no longer after correction" in verdict(claim(SURE, adjusted=0.2))
+    assert "Holm p below 0.001" in verdict(claim(SURE, adjusted=1e-7))
+
+
+def test_an_interval_with_zero_shows_nothing_and_tells_what_would_have_been_seen():
+    told = verdict(claim(UNSURE))
+    seen = paired(UNSURE).seen
+    assert "not shown" in told
+    assert f"a difference of {seen:.4f} would have been seen with 80% power" in told
+    assert "points" in verdict(claim(UNSURE, figure=MATCHED))
+
+
+def test_a_null_row_that_differs_as_much_makes_it_noise():
+    assert verdict(claim(SURE, null=[-0.2, -0.2, -0.21])).endswith("no less than this: noise.")
+    small = verdict(claim(SURE, null=[0.01, 0.0, 0.01]))
+    assert "the null row differs by +0.0067 ± 0.0033" in small
+    assert "noise" not in small
+
+
+def test_too_few_seeds_are_told():
+    assert verdict(claim([])).endswith("no seed has both.")
+    assert verdict(claim([0.2])).endswith("on one seed, which shows nothing.")
