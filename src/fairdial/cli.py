@@ -123,7 +123,10 @@ def bench_report(out: Path, to: Path | None) -> None:
     from fairdial.bench.store import Store
 
     plan, store = _plan_of(out), Store(out / RECORDS)
-    found = [store.of_any_code(config) or store.failed(config) for config in plan.trials()]
+    found = [
+        store.find(config) or store.failed(config) or store.of_any_code(config)
+        for config in plan.trials()
+    ]
     records = [record for record in found if record is not None]
     for path in write_report(plan, records, to or out / "report"):
         click.echo(str(path))

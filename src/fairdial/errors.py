@@ -15,6 +15,7 @@
     ├── InfeasibleToleranceWarning                     no setting reaches the tolerance
     ├── BiasedScoresWarning                            the scores look far from calibrated
     └── TrainingWarning                                a method doesn't do what it is meant to
+        └── InterruptedWarning                         training was cut short by the user
 """
 
 from __future__ import annotations
@@ -89,6 +90,10 @@ class BiasedScoresWarning(FairdialWarning):
 
 class TrainingWarning(FairdialWarning):
     """A method doesn't do what it is meant to: an inert auxiliary system, a collapsed dial."""
+
+
+class InterruptedWarning(TrainingWarning):
+    """Training was interrupted; the best weights so far are kept."""
 
 
 def warn(message: str, category: type[FairdialWarning]) -> None:

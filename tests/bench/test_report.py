@@ -11,16 +11,22 @@ import numpy as np
 import pytest
 
 from fairdial.bench.curves import read_study
+from fairdial.bench.figures import draw_differences
 from fairdial.bench.plan import make_plan
-from fairdial.bench.report import (
-    Table,
-    report_blocks,
-    to_latex,
-    to_markdown,
-    verdict,
-    write_report,
+from fairdial.bench.report import report_blocks, verdict, write_report
+from fairdial.bench.statistics import (
+    FIGURES,
+    HV,
+    INVERTED,
+    MATCHED,
+    SPLIT_RATIO,
+    Claim,
+    claims,
+    corrected,
+    measured,
+    paired,
 )
-from fairdial.bench.tables import HV, INVERTED, MATCHED, Claim, claims, measured, paired
+from fairdial.bench.writers import to_markdown
 
 ROWS = np.array([[300, 250], [150, 260]])
 LOOSE = np.array([[0.10, 0.25], [0.55, 0.75]])
@@ -273,19 +279,6 @@ def test_names_with_special_characters_are_escaped_everywhere(tmp_path):
     assert r"\<script>alert" in found["report.md"].decode()
 
 
-def test_a_line_break_cannot_leave_its_cell():
-    table = Table("c", ("a", "b"), (("x\n| y", "z\nw"),), label="tab:t")
-    assert r"| x \| y | z w |" in to_markdown("t\nu", [table])
-    tex = to_latex("t\n\\evil", [table])
-    assert r"x \textbar{} y & z w \\" in tex
-    assert all(line.startswith("%") for line in tex.splitlines() if "evil" in line)
-
-
-def test_signs_of_numbers_become_mathematics_but_words_keep_their_hyphens():
-    table = Table("c", ("a", "b"), (("semi-2 re-run", "-0.5 ± 0.1"),), label="tab:t")
-    assert r"semi-2 re-run & $-$0.5 $\pm$ 0.1 \\" in to_latex("t", [table])
-
-
 # ---- what is missing ---------------------------------------------------------------------------
 
 
@@ -368,6 +361,49 @@ def test_edge_cases_of_the_normalisation_are_told():
     assert "1/(N-1) is taken as 1" in words_of(plan, found)
 
 
+def test_a_position_that_selects_nobody_is_no_better_than_a_constant():
+    plan = make()
+    found = records(plan)
+    for record in found:
+        if record["config"]["method"]["name"] == "EPO" and record["config"]["kind"] == "study":
+            record["result"]["states"][0]["test"] = [[0, 0], [0, 0]]
+    text = words_of(plan, found)
+    table = text.partition("**HV and inverted HV")[2].partition("\n\n")[2].partition("\n\n")[0]
+    lines = [[cell.strip() for cell in line.split("|")] for line in table.splitlines()]
+    place = lines[0].index("no better than constant")
+    assert {line[1]: line[place] for line in lines[2:]} == {
+        "EPO": "1.0",
+        "FairBayes": "0.0",
+        "GFB": "0.0",
+    }
+
+
+def test_the_report_says_which_interval_decides_and_what_it_takes_for_the_rows():
+    plan = make()
+    found = records(plan)
+    text = words_of(plan, found)
+    assert "Seeds are splits of the same rows, so plain intervals are too narrow" in text
+    assert "the corrected one is Nadeau and Bengio's" in text
+    assert "(here 0.154)" in text
+    for record in found:
+        if record["config"]["kind"] == "study":
+            record["result"]["rows"]["train"] = int(2 * ROWS.sum())
+    assert "(here 0.500)" in words_of(plan, found)
+
+
+def test_the_figure_of_differences_has_both_intervals():
+    plan = make()
+    study = read_study(plan, records(plan))
+    parts = measured(study)
+    axes = draw_differences(study, parts, claims(study)).axes
+    for ax, figure in zip(axes, FIGURES, strict=True):
+        drawn = [tuple(line.get_xdata()) for line in ax.lines]
+        for name in ("EPO", "GFB", "null: FairBayes again"):
+            plain = parts[0].difference(figure, name, "FairBayes")
+            for ends in (plain, corrected(plain, SPLIT_RATIO)):
+                assert (ends.low, ends.high) in drawn
+
+
 def test_several_versions_are_told():
     plan = make()
     found = records(plan)
@@ -386,19 +422,29 @@ def claim(values, *, figure=HV, null=None, adjusted=0.01):
 
 
 def test_an_interval_without_zero_is_support_for_the_better_method():
-    assert "supported, in favour of a (95% interval +0.0" in verdict(claim(SURE))
+    assert "supported, in favour of a (corrected 95% interval +0.0" in verdict(claim(SURE))
     assert "in favour of b" in verdict(claim(SURE, figure=INVERTED))
-    assert "no longer after correction" not in verdict(claim(SURE))
-    assert "no longer after correction" in verdict(claim(SURE, adjusted=0.2))
+    assert "no longer over all comparisons" not in verdict(claim(SURE))
+    assert "no longer over all comparisons" in verdict(claim(SURE, adjusted=0.2))
     assert "Holm p below 0.001" in verdict(claim(SURE, adjusted=1e-7))
 
 
 def test_an_interval_with_zero_shows_nothing_and_tells_what_would_have_been_seen():
     told = verdict(claim(UNSURE))
-    seen = paired(UNSURE).seen
+    seen = corrected(paired(UNSURE), SPLIT_RATIO).seen
     assert "not shown" in told
     assert f"a difference of {seen:.4f} would have been seen with 80% power" in told
     assert "points" in verdict(claim(UNSURE, figure=MATCHED))
+
+
+def test_a_plain_interval_without_zero_is_no_support():
+    values = [0.0, 0.1, 0.2, 0.2, 0.2]
+    plain, sure = paired(values), corrected(paired(values), SPLIT_RATIO)
+    assert sure.low < 0 < plain.low
+    told = verdict(claim(values))
+    assert "not shown" in told
+    assert f"corrected 95% interval {sure.low:+.4f} to {sure.high:+.4f}; " in told
+    assert f"plain {plain.low:+.4f} to {plain.high:+.4f}; 5 seeds" in told
 
 
 def test_a_null_row_that_differs_as_much_makes_it_noise():

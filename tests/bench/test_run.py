@@ -165,7 +165,6 @@ def test_killed_five_times_the_study_ends_as_if_it_had_not_been(
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert results(Store(out / "records"), plan) == results(whole, plan)
-    assert not list((out / "records").glob("*.part"))
 
 
 @pytest.mark.skipif(not Path("/proc").is_dir(), reason="looks for processes in /proc")
@@ -292,3 +291,68 @@ def test_a_study_with_failures_ends_with_one(tmp_path: Path) -> None:
     assert "2 failed" in done.output
     done = shell.invoke(main, ["bench", "status", "--out", str(tmp_path / "out")])
     assert "diverged" in done.output
+
+
+@pytest.mark.skipif(not hasattr(os, "killpg"), reason="needs process groups")
+def test_an_interrupted_study_keeps_no_half_trained_record(tmp_path: Path) -> None:
+    file, out = tmp_path / "plan.toml", tmp_path / "out"
+    file.write_text(REDUCED.replace("epochs = 2", "patience = 9999, epochs = 9999"))
+    command = [*STUDY, str(file), "--out", str(out), "--jobs", "1"]
+    process = subprocess.Popen(command, stderr=subprocess.DEVNULL, start_new_session=True)
+    until = time.monotonic() + 60
+    while not (out / "plan.toml").exists() and time.monotonic() < until:
+        time.sleep(0.05)
+    time.sleep(6.0)  # some epochs
+    os.killpg(process.pid, signal.SIGINT)
+    assert process.wait(timeout=60) != 0
+    assert not list(out.glob("records/*.json"))
+
+
+def test_a_failure_never_takes_the_place_of_a_whole_record(
+    straight: tuple[Plan, Store],
+) -> None:
+    plan, store = straight
+    record = store.find(plan.trials()[0])
+    assert record is not None
+    failed = {k: record[k] for k in ("config", "code", "environment", "warnings")}
+    store.write(failed | {"error": "no memory"})
+    assert store.find(plan.trials()[0]) == record
+
+
+def test_a_figure_that_is_no_number_makes_a_failed_record(
+    straight: tuple[Plan, Store], tmp_path: Path
+) -> None:
+    plan, whole = straight
+    store = Store(tmp_path)
+    record = whole.find(plan.trials()[0])
+    assert record is not None
+    store.write(record | {"timing": {"fit": float("nan")}})
+    assert store.find(plan.trials()[0]) is None
+    assert "not finite" in str(store.failure(plan.trials()[0]))
+
+
+def test_a_file_that_somebody_may_be_writing_is_left_alone(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    fresh, old = tmp_path / "fresh.part", tmp_path / "old.part"
+    for path in (fresh, old):
+        path.write_text("half")
+    os.utime(old, (0, 0))
+    assert list(store.leftovers()) == [old]
+
+
+def test_a_long_name_still_names_a_file(tmp_path: Path, straight: tuple[Plan, Store]) -> None:
+    plan, _ = straight
+    config = plan.trials()[0] | {"method": plan.trials()[0]["method"] | {"name": "x" * 400}}
+    assert len(Store(tmp_path).path(config).name) < 200
+
+
+@pytest.mark.filterwarnings("ignore")  # of dask's own
+def test_workers_with_several_threads_are_refused(tmp_path: Path) -> None:
+    distributed = pytest.importorskip("distributed")
+    with (
+        distributed.LocalCluster(
+            n_workers=1, threads_per_worker=2, dashboard_address=None, processes=True
+        ) as cluster,
+        pytest.raises(InvalidInputError, match="one thread each"),
+    ):
+        run(reduced(), Store(tmp_path), backend="dask", scheduler=cluster.scheduler_address)

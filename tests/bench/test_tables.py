@@ -1,4 +1,4 @@
-"""Paired statistics against scipy and by hand; signs; which seeds and methods count."""
+"""Signs of differences; which seeds and methods count; what tables show."""
 
 from __future__ import annotations
 
@@ -6,33 +6,37 @@ import itertools
 
 import numpy as np
 import pytest
-from scipy import stats
 
 from fairdial.bench.curves import Panel, Study, Trial
 from fairdial.bench.plan import make_plan
-from fairdial.bench.tables import (
+from fairdial.bench.statistics import (
     FIGURES,
     HV,
     INVERTED,
     MATCHED,
+    SPLIT_RATIO,
     Claim,
     Paired,
-    brief,
     claim_pairs,
     claims,
+    corrected,
     cost,
+    holm,
+    main_pairs,
+    measured,
+    no_better_than_constant,
+    paired,
+    split_ratio,
+)
+from fairdial.bench.tables import (
+    brief,
     fitting_table,
     held_by_tolerance,
-    holm,
     hv_table,
-    main_pairs,
     matched_differences,
     matched_quartiles,
     matched_table,
-    measured,
-    paired,
     quartile_table,
-    seeds_needed,
 )
 
 METHODS = [
@@ -81,7 +85,19 @@ def trial(method, seed, lift):
 LIFTS = {"base": 0.0, "main": 0.02, "third": -0.01, "null": 0.001}
 
 
-def study(plan=None, leave_out=(), noise=0.002, costs=()):
+def told(method, seed, dataset="compas", **rows):
+    """What a record tells of its rows."""
+    config = {
+        "kind": "study",
+        "dataset": dataset,
+        "criterion": "demographic_parity",
+        "method": {"name": method},
+        "seed": seed,
+    }
+    return {"config": config, "result": {"rows": rows}}
+
+
+def study(plan=None, leave_out=(), noise=0.002, records=()):
     plan = plan or make()
     rng = np.random.default_rng(0)
     trials = {}
@@ -90,100 +106,12 @@ def study(plan=None, leave_out=(), noise=0.002, costs=()):
         if (method, seed) not in leave_out and method not in leave_out:
             trials[method, seed] = trial(method, seed, lift)
     panel = Panel("compas", "demographic_parity", plan.methods, plan.seeds, trials)
-    return Study(plan, (panel,), tuple(costs), (), (), 0)
+    return Study(plan, (panel,), tuple(records), (), (), 0)
 
 
 def cells(table, line, column):
     place = table.head.index(column)
     return next(entries[place] for entries in table.lines if entries[0] == line)
-
-
-# ---- statistics --------------------------------------------------------------------------------
-
-
-def test_quartiles_of_five_values_are_order_statistics():
-    values = [0.3, -0.1, 0.7, 0.2, 0.5]
-    found = paired(values)
-    assert [found.q1, found.q2, found.q3] == sorted(values)[1:4]
-
-
-@pytest.mark.parametrize("n", [2, 5, 20])
-def test_the_interval_and_p_value_are_those_of_the_t_test(n):
-    values = np.random.default_rng(n).normal(0.3, 1.0, n)
-    found, test = paired(values), stats.ttest_1samp(values, 0.0)
-    ends = test.confidence_interval(0.95)
-    assert (found.low, found.high) == pytest.approx((ends.low, ends.high))
-    assert found.p == pytest.approx(test.pvalue)
-    assert found.error == pytest.approx(stats.sem(values))
-    assert found.seeds == n
-
-
-def test_seeds_that_are_missing_do_not_count():
-    assert paired([1.0, np.nan, 3.0]) == paired([1.0, 3.0])
-
-
-def test_one_seed_has_a_mean_and_no_error():
-    found = paired([0.5])
-    assert (found.seeds, found.mean, found.q1, found.q3) == (1, 0.5, 0.5, 0.5)
-    assert np.isnan([found.sd, found.error, found.low, found.high, found.p, found.needed]).all()
-
-
-def test_no_seed_has_nothing():
-    assert paired([]).seeds == 0
-    assert np.isnan(paired([np.nan]).mean)
-
-
-@pytest.mark.parametrize(("value", "p"), [(0.0, 1.0), (0.25, 0.0)])
-def test_differences_without_spread_are_sure(value, p):
-    found = paired([value] * 4)
-    assert (found.low, found.high, found.p, found.seen) == (value, value, p, 0.0)
-
-
-@pytest.mark.parametrize("effect", [0.15, 0.3, 0.6, 1.0, 2.0])
-def test_seeds_needed_have_about_the_power_asked_for(effect):
-    n = int(seeds_needed(effect, 1.0))
-
-    def power(size):
-        limit = stats.t.ppf(0.975, size - 1)
-        return stats.nct.sf(limit, size - 1, effect * np.sqrt(size))
-
-    assert power(n + 1) >= 0.8
-    assert power(max(n - 2, 2)) < 0.8
-
-
-def test_what_is_seen_and_what_is_needed_fit_together():
-    values = np.random.default_rng(1).normal(0.0, 1.0, 12)
-    found = paired(values)
-    assert seeds_needed(found.seen * 1.0001, found.sd) == 12
-    assert seeds_needed(found.seen * 0.9, found.sd) > 12
-
-
-def test_no_difference_needs_endless_seeds():
-    assert seeds_needed(0.0, 1.0) == np.inf
-    assert seeds_needed(1e-9, 1.0) == np.inf
-
-
-def test_holm_agrees_with_its_definition():
-    p = np.random.default_rng(0).random(8) * 0.1
-    adjusted = holm(p)
-    for alpha in np.linspace(0.01, 1, 60):
-        rejected, order = set(), np.argsort(p)
-        for step, i in enumerate(order):
-            if p[i] > alpha / (len(p) - step):
-                break
-            rejected.add(i)
-        assert set(np.flatnonzero(adjusted <= alpha)) == rejected
-
-
-def test_holm_leaves_out_what_has_no_p_value():
-    found = holm([0.02, np.nan, 0.04])
-    assert found[[0, 2]] == pytest.approx([0.04, 0.04])
-    assert np.isnan(found[1])
-
-
-def test_brief_numbers_have_no_exponents():
-    assert [brief(v) for v in (12345.6, 1.0, 0.000123456)] == ["12300", "1", "0.000123"]
-    assert brief(float("nan")) == "-"
 
 
 # ---- comparisons -------------------------------------------------------------------------------
@@ -216,7 +144,8 @@ def test_claims_name_the_method_that_is_better():
 
 def test_claims_are_corrected_together_and_null_rows_stay_out():
     found = claims(study())
-    assert [c.adjusted for c in found] == holm([c.found.p for c in found]).tolist()
+    assert [c.adjusted for c in found] == holm([c.corrected.p for c in found]).tolist()
+    assert all(c.corrected.p > c.found.p for c in found)
     assert all("null" not in (c.a, c.b) for c in found)
     assert all(c.null is not None and c.null.seeds == 3 for c in found)
 
@@ -227,6 +156,34 @@ def test_a_difference_no_larger_than_the_null_rows_is_within_it():
 
     assert claim(0.2).within_null
     assert not claim(0.21).within_null
+
+
+def test_the_corrected_interval_decides_what_is_supported():
+    found = paired([0.0, 1.0, 2.0, 2.0, 2.0])
+    assert found.low > 0
+    one = Claim("p", HV, "a", "b", found, False, None, ratio=0.0)
+    assert one.excludes_zero
+    assert not Claim("p", HV, "a", "b", found, False, None, ratio=SPLIT_RATIO).excludes_zero
+    assert one.corrected == found
+
+
+def test_training_rows_are_counted_where_records_tell_them_else_as_in_the_paper():
+    cells_of_test = [[30, 10], [40, 20]]
+    silent = told("base", 0, test=cells_of_test)
+    telling = told("base", 5, test=cells_of_test, train=[[100, 100], [100, 100]])
+    elsewhere = told("base", 0, dataset="adult", test=cells_of_test, train=1)
+    timed = told("base", 0, test=100, train=1)
+    timed["config"]["kind"] = "cost"
+
+    def ratio(*records):
+        one = study(records=records)
+        (part,) = measured(one)
+        assert {part.ratio} == {c.ratio for c in claims(one)} == {split_ratio(one, one.panels[0])}
+        return part.ratio
+
+    assert ratio() == ratio(silent) == ratio(elsewhere, timed) == SPLIT_RATIO
+    assert ratio(telling, elsewhere, timed) == 0.25
+    assert ratio(silent, telling) == pytest.approx((0.25 + SPLIT_RATIO) / 2)
 
 
 def test_main_and_baseline_may_be_the_same():
@@ -245,6 +202,11 @@ def test_methods_without_trials_are_compared_with_nothing():
 # ---- tables ------------------------------------------------------------------------------------
 
 
+def test_brief_numbers_have_no_exponents():
+    assert [brief(v) for v in (12345.6, 1.0, 0.000123456)] == ["12300", "1", "0.000123"]
+    assert brief(float("nan")) == "-"
+
+
 def test_the_hv_table_has_means_and_population_deviations_and_no_null_rows():
     one = study()
     (part,) = measured(one)
@@ -253,6 +215,45 @@ def test_the_hv_table_has_means_and_population_deviations_and_no_null_rows():
     assert cells(table, "main", "HV") == f"{values.mean():.4f} ± {values.std(ddof=0):.4f}"
     assert cells(table, "main", "paper: HV") == "0.8164 ± 0.038"
     assert [line[0] for line in table.lines] == ["base", "main", "third"]
+
+
+def test_positions_no_more_accurate_than_a_constant_are_counted():
+    many_negative, many_positive = [[50, 10], [30, 10]], [[5, 15], [60, 20]]  # .6 and .8 are right
+    records = [
+        told("main", 0, test=many_negative),
+        told("main", 5, test=many_negative),
+        told("main", 10, test=many_positive),
+        told("main", 0, dataset="adult", test=[[99, 0], [0, 1]]),
+    ]
+    one = study(records=records)
+    panel = one.panels[0]
+    accuracies = {0: [0.8, 0.6, 0.5], 5: [0.8, 0.7, 0.61], 10: [0.9, 0.8, 0.7]}
+    for seed, values in accuracies.items():
+        points = np.column_stack((values, [0.2, 0.1, 0.0]))
+        panel.trials["main", seed] = Trial(**{**vars(panel.trials["main", seed]), "points": points})
+    found = no_better_than_constant(one, panel)
+    assert found["main"].to_dict() == {0: 2.0, 5: 0.0, 10: 2.0}
+    assert found["base"].isna().all()
+    (part,) = measured(one)
+    table = hv_table(one, part)
+    assert cells(table, "main", "no better than constant") == "1.3"
+    assert cells(table, "base", "no better than constant") == "-"
+
+
+def test_the_quartile_table_has_plain_errors_and_both_intervals():
+    one = study(make(seeds=range(8)), noise=0.008)
+    (part,) = measured(one)
+    plain = part.difference(HV, "main", "base")
+    sure = corrected(plain, part.ratio)
+    table = quartile_table(one, part, HV)
+    assert cells(table, "main - base", "std. error") == f"{plain.error:.4f}"
+    for column, found in (("95% interval", plain), ("corrected interval", sure)):
+        assert cells(table, "main - base", column) == f"{found.low:+.4f} to {found.high:+.4f}"
+    assert plain.needed < sure.needed < np.inf
+    assert cells(table, "main - base", "seeds needed") == f"{sure.needed:.0f}"
+    line = next(e for e in matched_quartiles(one, part).lines if e[1] == "mean")
+    mean = corrected(part.difference(MATCHED, "main", "base"), part.ratio)
+    assert f"{mean.low:+.2f} to {mean.high:+.2f}" in line
 
 
 def test_the_quartile_table_says_which_sign_is_good_and_has_the_null_row():
@@ -271,7 +272,7 @@ def test_one_seed_shows_dashes_for_errors():
     one = study(make(seeds=[0]))
     (part,) = measured(one)
     table = quartile_table(one, part, HV)
-    for column in ("std. error", "95% interval", "seeds needed"):
+    for column in ("std. error", "95% interval", "corrected interval", "seeds needed"):
         assert cells(table, "main - base", column) == "-"
     assert "±" not in cells(hv_table(one, part), "main", "HV")
     assert "±" not in cells(matched_differences(one, part), "main", "gap 0.05")
@@ -317,7 +318,7 @@ def test_cost_is_the_mean_of_runs_and_one_training_serves_all_settings():
         return {"config": config, "timing": seconds | others}
 
     one = study(
-        costs=[
+        records=[
             run("base", train=1.0),
             run("base", train=3.0),
             run("third", train=8.0, train_one=5.0),

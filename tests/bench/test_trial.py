@@ -113,7 +113,7 @@ def test_cost_is_measured_for_every_method() -> None:
         record = run_trial(config)
         assert "error" not in record, record.get("traceback")
         times = record["timing"]
-        assert {"train", "adapt_one", "adapt_many", "predict_one"} <= set(times)
+        assert {"train", "adapt_one", "adapt_many", "predict_one", "predict_many"} <= set(times)
         assert all(seconds > 0 for seconds in times.values())
 
 

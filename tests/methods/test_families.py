@@ -55,6 +55,9 @@ CHECKED = Network(
 )
 SLOWER = clone(CHECKED).set_params(learning_rate=0.01, epochs=60, hidden=(16,), head=16)
 FAMILIES = ["EPO", "FairBiNN", "YOTO"]
+pytestmark = pytest.mark.filterwarnings(  # short trainings end there; tested by itself
+    "ignore:a setting that this tolerance leads to:fairdial.FairdialWarning"
+)
 
 
 def quick(**settings: Any) -> Network:
@@ -146,6 +149,16 @@ def test_a_tolerance_that_no_net_reaches_takes_the_smallest_gap_and_says_so() ->
         point = model.frontier_.at(0.0)
     assert not point.feasible
     assert point.gap == reached
+
+
+def test_a_setting_that_tells_nobody_from_anybody_is_told_of() -> None:
+    model = fit(make("FairBiNN", n_settings=2, eta=(1e-4, 1e3), network=quick(epochs=15)))
+    with pytest.warns(FairdialWarning, match="decides alike for every calibration row"):
+        decisions = decide(model, tolerance=0.0)
+    assert len(set(decisions)) == 1
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert len(set(decide(model, tolerance=1.0))) == 2
 
 
 @pytest.mark.parametrize("name", FAMILIES)
@@ -384,6 +397,16 @@ def test_the_combination_in_which_eta_cannot_matter_warns_and_does_not_matter() 
         fit(model)
     epochs = model.history_["loss"].unstack("setting")
     np.testing.assert_allclose(epochs.to_numpy(), epochs.to_numpy()[:, :1].repeat(3, 1), rtol=1e-3)
+
+
+def test_a_wide_range_is_drawn_in_to_where_the_gap_is_small_enough() -> None:
+    model = FairBiNN(3, eta=(1e-5, 1e4), widen=3, network=quick(epochs=15), random_state=0)
+    fit(model)
+    high, seen = model.settings_[-1], model.spanned_.set_index("eta")["gap"]
+    assert high < 1e4
+    assert seen[high] <= 0.1 * seen[0.0]
+    further = seen[seen.index < high * 0.5].drop([0.0, 1e-5])
+    assert (further > 0.1 * seen[0.0]).all()  # the next decade would be too loose
 
 
 def test_a_narrow_range_is_widened_by_decades() -> None:

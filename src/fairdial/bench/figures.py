@@ -15,12 +15,13 @@ from scipy.spatial import ConvexHull
 
 from fairdial.bench.curves import POINTS, Floats, Study, at_tolerances
 from fairdial.bench.reference import sensitivity
-from fairdial.bench.tables import (
+from fairdial.bench.statistics import (
     FIGURES,
     MATCHED,
     Claim,
     Measured,
     Paired,
+    corrected,
     paired,
 )
 from fairdial.errors import MissingExtraError
@@ -226,7 +227,10 @@ def draw_sensitivity(study: Study, parts: list[Measured]) -> Figure:
 
 
 def draw_differences(study: Study, parts: list[Measured], claims: list[Claim]) -> Figure:
-    """Differences to the baseline on the key figures with 95% intervals, and null rows."""
+    """Differences to the baseline on the key figures, and null rows.
+
+    With 95% intervals: thick lines are the plain ones, thin lines the corrected ones.
+    """
     base = study.plan.baseline
     lines = [_differing(part, claims, base) for part in parts]
     height = 0.26 * max((len(names) for names, _ in lines), default=1) + 0.9
@@ -241,14 +245,16 @@ def draw_differences(study: Study, parts: list[Measured], claims: list[Claim]) -
                 colour, marker = look[name]["color"], look[name]["marker"] or "o"
                 ax.plot(found.mean, place, marker, color=colour)
                 if found.seeds > 1:
-                    ax.plot([found.low, found.high], [place, place], "-", color=colour)
+                    for ends, width in ((corrected(found, part.ratio), 1.0), (found, 2.4)):
+                        line = {"color": colour, "linewidth": width, "solid_capstyle": "butt"}
+                        ax.plot([ends.low, ends.high], [place, place], "-", **line)
             ax.set_yticks(range(len(names)), labels=names if ax is row[0] else [""] * len(names))
             ax.set_ylim(len(names) - 0.5, -0.5)
             ax.grid(axis="y", visible=False)
             ax.set_xlabel(
                 "accuracy at matched gaps, points" if name_of_figure == MATCHED else name_of_figure
             )
-        row[1].set_title(f"{part.panel.title}: difference to {_short(base)}, 95% interval")
+        row[1].set_title(f"{part.panel.title}: difference to {_short(base)}, 95% intervals")
     return figure
 
 

@@ -44,7 +44,8 @@ class Method:
     arguments, network : dict
         Over those: arguments of the estimator, and of its network.
     seed_offset : int
-        Added to the seed of the method, not of the split: another initialisation (a null row).
+        Added to the method's seed, not to the split's (a null row): other initial weights, batches
+        and validation rows, the same calibration and test rows.
     """
 
     name: str
@@ -56,6 +57,10 @@ class Method:
     seed_offset: int = 0
 
     def __post_init__(self) -> None:
+        _kind(self.name, str, "name")
+        _whole(self.seed_offset, "seed_offset", least=0)
+        for name in ("arguments", "network"):
+            _kind(getattr(self, name), dict, name)
         _one_of(self.estimator, "estimator", tuple(ESTIMATORS))
         _one_of(self.settings, "settings", SETTINGS)
         if self.scorer is not None:
@@ -67,10 +72,11 @@ class Method:
                 )
         own = _arguments(ESTIMATORS[self.estimator])
         _known(self.arguments, own - RESERVED, f"argument of {self.estimator}")
-        _known(self.network, _arguments(Network) - {"checkpoint"}, "argument of Network")
+        _known(self.network, _arguments(Network) - OWN, "argument of Network that a plan may set")
         Network(**self.network).check()
 
 
+OWN = {"checkpoint", "validation", "callbacks", "trunk", "verbose"}  # of a network
 RESERVED = {"criterion", "tolerance", "random_state", "calibration", "network", "estimator"}
 
 
@@ -134,6 +140,14 @@ class Plan:
     cost: Cost | None = None
 
     def __post_init__(self) -> None:
+        for name in ("title", "notes", "baseline", "main"):
+            _kind(getattr(self, name), str, name)
+        for name in ("datasets", "seeds", "criteria", "tolerances", "gaps"):
+            _kind(getattr(self, name), tuple, name)
+        for name in ("tolerances", "gaps"):
+            for value in getattr(self, name):
+                _kind(value, (int, float), name)
+        _kind(self.confidence, (int, float), "confidence")
         for name in self.datasets:
             _one_of(name, "datasets", tuple(SOURCES))
         for name in self.criteria:
@@ -221,7 +235,7 @@ def keep_plan(source: str | Path, path: Path) -> None:
     """Keep a plan's text with its records; another plan there is refused."""
     text = _text(source)
     if path.is_file():
-        if path.read_text("utf-8") != text:
+        if make_plan(tomllib.loads(path.read_text("utf-8"))) != read_plan(source):
             raise InvalidInputError(
                 f"`out` must be a folder of this plan or a new one, got {path.parent} with another "
                 f"plan in {path.name}."
@@ -240,8 +254,12 @@ def make_plan(data: dict[str, Any]) -> Plan:
     if missing:
         raise InvalidInputError(f"`plan` must have {', '.join(missing)}, got none.")
     values: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in data.items()}
+    _kind(data["methods"], list, "methods")
+    for item in data["methods"]:
+        _kind(item, dict, "methods")
     values["methods"] = tuple(_method(item, data["methods"]) for item in data["methods"])
     if "cost" in data:
+        _kind(data["cost"], dict, "cost")
         _known(data["cost"], {f.name for f in fields(Cost)}, "key of `cost`")
         values["cost"] = Cost(**data["cost"])
     return Plan(**values)
@@ -298,6 +316,12 @@ def _one_of(value: Any, name: str, allowed: tuple[str, ...]) -> None:
 def _nearest(given: str, allowed: Iterable[str]) -> str:
     close = difflib.get_close_matches(given, list(allowed), n=1, cutoff=0.5)
     return f" Did you mean {close[0]!r}?" if close else ""
+
+
+def _kind(value: Any, kind: Any, name: str) -> None:
+    if not isinstance(value, kind) or isinstance(value, bool):
+        words = {str: "text", dict: "a table", list: "a list", tuple: "a list"}
+        raise InvalidInputError(f"`{name}` must be {words.get(kind, 'a number')}, got {value!r}.")
 
 
 def _whole(value: Any, name: str, *, least: int) -> None:

@@ -5,48 +5,38 @@ A pure function: no clock, no machine, no chance. The same records give the same
 
 from __future__ import annotations
 
-import html
 import os
-import re
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from fairdial.bench import figures, paper, tables
 from fairdial.bench.curves import Study, read_study
 from fairdial.bench.plan import Plan
 from fairdial.bench.reference import SENSITIVITY, Reference
-from fairdial.bench.tables import LEVEL, MATCHED, POWER, Claim, Measured, Table, number
-
-
-class Heading(NamedTuple):
-    """Of level 2 or 3."""
-
-    level: int
-    text: str
-
-
-class Text(NamedTuple):
-    """A paragraph; urgent ones must not be missed."""
-
-    text: str
-    urgent: bool = False
-
-
-class Items(NamedTuple):
-    """A list."""
-
-    items: tuple[str, ...]
-
-
-class Drawing(NamedTuple):
-    """A figure by name."""
-
-    name: str
-    caption: str
-
-
-Block = Heading | Text | Items | Table | Drawing
+from fairdial.bench.statistics import (
+    FIGURES,
+    LEVEL,
+    MATCHED,
+    MOST_SEEDS,
+    POWER,
+    Claim,
+    Measured,
+    claims,
+    main_pairs,
+    measured,
+)
+from fairdial.bench.tables import number
+from fairdial.bench.writers import (
+    Block,
+    Drawing,
+    Heading,
+    Items,
+    Text,
+    to_html,
+    to_latex,
+    to_markdown,
+)
 
 
 def write_report(plan: Plan, records: Iterable[dict[str, Any]], folder: str | Path) -> list[Path]:
@@ -67,11 +57,12 @@ def write_report(plan: Plan, records: Iterable[dict[str, Any]], folder: str | Pa
         ``report.html``, ``report.md``, ``tables.tex``, and ``figures/`` as PNG and PDF.
     """
     study = read_study(plan, records)
-    parts, found = tables.measured(study), tables.claims(study)
+    parts, found = measured(study), claims(study)
     blocks = report_blocks(study, parts, found)
     drawn = _draw(study, parts, found, blocks)
+    inlined = {name: figures.inline(kinds["svg"], name) for name, kinds in drawn.items()}
     contents: dict[str, bytes] = {
-        "report.html": to_html(plan.title, blocks, drawn).encode(),
+        "report.html": to_html(plan.title, blocks, inlined).encode(),
         "report.md": to_markdown(plan.title, blocks).encode(),
         "tables.tex": to_latex(plan.title, blocks).encode(),
     }
@@ -227,6 +218,12 @@ def _hypervolume(study: Study, parts: list[Measured]) -> list[Block]:
             "beside the largest gap (of a curve, on test rows, mean over seeds) and the accuracy "
             "at matched gaps."
         ),
+        Text(
+            "No better than constant: how many of a method's own positions are no more accurate on "
+            "test rows than the better of always deciding yes and always deciding no, mean over "
+            "seeds. Where their own curve doesn't dominate them, such points stretch the range "
+            "that accuracy is mapped from, and so change the HV of all methods."
+        ),
     ]
     for part in parts:
         reference = part.volumes.reference
@@ -258,15 +255,17 @@ def _paired(study: Study, parts: list[Measured]) -> list[Block]:
             f"Differences by seed, {main} minus the other method; quartiles are interpolated "
             f"linearly. HV and accuracy: positive is good for {main}. Inverted HV: negative is "
             f"good for {main}; the paper's caption of that table says positive, which is wrong. "
-            "Seeds needed: with about so many a paired t test sees the observed difference with "
-            f"{POWER:.0%} power at the observed spread. Null rows are compared with the method "
-            "that they repeat."
+            "Standard errors and 95% intervals are plain; corrected intervals allow for seeds "
+            "that split the same rows (see the last section). Seeds needed: with about so many "
+            f"the corrected test sees the observed difference with {POWER:.0%} power at the "
+            f"observed spread; over {MOST_SEEDS} can mean that no number of splits of these rows "
+            "is enough. Null rows are compared with the method that they repeat."
         ),
     ]
     for part in parts:
         blocks.append(Heading(3, part.panel.title))
-        if tables.main_pairs(part.panel, main):
-            blocks += [tables.quartile_table(study, part, name) for name in tables.FIGURES[1:]]
+        if main_pairs(part.panel, main):
+            blocks += [tables.quartile_table(study, part, name) for name in FIGURES[1:]]
             blocks.append(tables.matched_quartiles(study, part))
         else:
             blocks.append(Text(f"Nothing to compare: {main} has no trials, or no rival has any."))
@@ -364,15 +363,20 @@ def _held(study: Study, parts: list[Measured]) -> list[Block]:
 
 def _support(study: Study, found: list[Claim]) -> list[Block]:
     plan = study.plan
+    ratios = " and ".join(dict.fromkeys(f"{claim.ratio:.3f}" for claim in found))
+    here = f" (here {ratios})" if found else ""
     blocks: list[Block] = [
         Text(
             f"Every method against {plan.baseline}, and {plan.main} against the others, on three "
-            "figures, with 95% t intervals of the paired differences. Among "
+            "figures, with 95% t intervals of the paired differences. Seeds are splits of the same "
+            "rows, so plain intervals are too narrow; the corrected one is Nadeau and Bengio's "
+            "(2003), and it decides what is supported. Its standard error is the plain one times "
+            f"sqrt(1 + n r), with n seeds and r test rows for each training row{here}; p values "
+            "and what would have been seen are by that error too. Neither interval is about other "
+            "data sets. Among "
             f"{len(found)} such intervals about {len(found) * (1 - LEVEL):.1f} would exclude 0 by "
             "chance alone if no method differed; Holm's p values account for that, over all "
-            "comparisons of this report. A difference no larger than the null row's is noise. "
-            "Seeds are new splits of the same rows, so their differences are not independent: the "
-            "intervals are about these data, and too narrow for other data."
+            "comparisons of this report. A difference no larger than the null row's is noise."
         ),
     ]
     if not found:
@@ -380,8 +384,9 @@ def _support(study: Study, found: list[Claim]) -> list[Block]:
     blocks.append(
         Drawing(
             "differences",
-            f"Differences to {plan.baseline}, paired by seed, with 95% t intervals. Positive is "
-            "better for accuracy and HV, negative for inverted HV. Null rows are grey.",
+            f"Differences to {plan.baseline}, paired by seed, with 95% t intervals: thick lines "
+            "are plain, thin lines corrected. Positive is better for accuracy and HV, negative for "
+            "inverted HV. Null rows are grey.",
         )
     )
     for title in dict.fromkeys(claim.panel for claim in found):
@@ -392,7 +397,7 @@ def _support(study: Study, found: list[Claim]) -> list[Block]:
 
 def verdict(claim: Claim) -> str:
     """What the numbers say about a comparison, in one sentence."""
-    found = claim.found
+    found, sure = claim.found, claim.corrected
     spec, unit = ("+.2f", " points") if claim.figure == MATCHED else ("+.4f", "")
     what = f"{claim.figure}, {claim.a} - {claim.b}"
     if found.seeds == 0:
@@ -400,195 +405,23 @@ def verdict(claim: Claim) -> str:
     mean = f"{number(found.mean, spec)}{unit}"
     if found.seeds == 1:
         return f"{what}: {mean} on one seed, which shows nothing."
-    between = f"95% interval {tables.interval(found, spec)}, {found.seeds} seeds"
+    between = f"corrected 95% interval {tables.interval(sure, spec)}"
+    more = f"plain {tables.interval(found, spec)}; {found.seeds} seeds"
     holm = "Holm p below 0.001" if claim.adjusted < 0.001 else f"Holm p {claim.adjusted:.3f}"
     if claim.excludes_zero:
-        corrected = "" if claim.adjusted <= 1 - LEVEL else ", so no longer after correction"
-        told = f"supported, in favour of {claim.better} ({between}, excludes 0; {holm}{corrected})"
-    else:
-        seen = f"{number(found.seen, spec.lstrip('+'))}{unit}"
+        lost = "" if claim.adjusted <= 1 - LEVEL else ", so no longer over all comparisons"
         told = (
-            f"not shown ({between}; a difference of {seen} would have been seen with {POWER:.0%} "
-            f"power; {holm})"
+            f"supported, in favour of {claim.better} ({between}, which excludes 0; {more}; "
+            f"{holm}{lost})"
+        )
+    else:
+        seen = f"{number(sure.seen, spec.lstrip('+'))}{unit}"
+        told = (
+            f"not shown ({between}; {more}; a difference of {seen} would have been seen with "
+            f"{POWER:.0%} power; {holm})"
         )
     if claim.null is not None:
         null = f"{tables.plus_minus(claim.null.mean, claim.null.error, spec)}{unit}"
         noise = ", no less than this: noise" if claim.within_null else ""
         told += f"; the null row differs by {null}{noise}"
     return f"{what}: {mean}, {told}."
-
-
-# ---- Markdown ----------------------------------------------------------------------------------
-
-
-def to_markdown(title: str, blocks: list[Block]) -> str:
-    """The report as Markdown; figures are files beside it."""
-    parts = [f"# {_md(title)}"]
-    for block in blocks:
-        if isinstance(block, Heading):
-            parts.append(f"{'#' * block.level} {_md(block.text)}")
-        elif isinstance(block, Text):
-            parts.append(f"> **Note.** {_md(block.text)}" if block.urgent else _md(block.text))
-        elif isinstance(block, Items):
-            parts.append("\n".join(f"- {_md(item)}" for item in block.items))
-        elif isinstance(block, Drawing):
-            alt = _md(block.caption.partition(".")[0])
-            parts.append(f"![{alt}](figures/{block.name}.png)")
-            parts.append(f"*{_md(block.caption)}*")
-        else:
-            parts.append(f"**{_md(block.caption)}**")
-            parts.append("\n".join([_md_line(block.head), "|---" * len(block.head) + "|"]))
-            parts[-1] += "".join(f"\n{_md_line(line)}" for line in block.lines)
-            parts += [_md(block.note)] if block.note else []
-    return "\n\n".join(parts) + "\n"
-
-
-def _md(text: str) -> str:
-    return re.sub(r"([\\`*_\[\]<|~$&#])", r"\\\1", " ".join(text.split()))
-
-
-def _md_line(cells: Iterable[str]) -> str:
-    return "| " + " | ".join(map(_md, cells)) + " |"
-
-
-# ---- LaTeX -------------------------------------------------------------------------------------
-
-TEX = {
-    "\\": r"\textbackslash{}",
-    "~": r"\textasciitilde{}",
-    "^": r"\textasciicircum{}",
-    "±": r"$\pm$",
-    "<": "$<$",
-    ">": "$>$",
-    "|": r"\textbar{}",
-    **{character: f"\\{character}" for character in "&%$#_{}"},
-}
-WIDE = 7  # columns
-
-
-def to_latex(title: str, blocks: list[Block]) -> str:
-    """The labelled tables, for a paper that uses booktabs."""
-    found = [block for block in blocks if isinstance(block, Table) and block.label]
-    head = f"% {' '.join(title.split())}\n% UTF-8; needs \\usepackage{{booktabs}}\n"
-    return head + "".join(f"\n{_tex_table(table)}" for table in found)
-
-
-def _tex_table(table: Table) -> str:
-    lines = [
-        r"\begin{table}",
-        r"\centering",
-        r"\scriptsize" if len(table.head) > WIDE else r"\small",
-        rf"\caption{{{_tex(' '.join((table.caption, table.note)).strip())}}}",
-        rf"\label{{{table.label}}}",
-        rf"\begin{{tabular}}{{l{'r' * (len(table.head) - 1)}}}",
-        r"\toprule",
-        _tex_line(table.head),
-        r"\midrule",
-        *map(_tex_line, table.lines),
-        r"\bottomrule",
-        r"\end{tabular}",
-        r"\end{table}",
-    ]
-    return "\n".join(lines) + "\n"
-
-
-def _tex(text: str) -> str:
-    escaped = "".join(TEX.get(character, character) for character in " ".join(text.split()))
-    return re.sub(r"(?<![\w-])([+-])(?=\d)", r"$\1$", escaped)
-
-
-def _tex_line(cells: Iterable[str]) -> str:
-    return " & ".join(map(_tex, cells)) + r" \\"
-
-
-# ---- HTML --------------------------------------------------------------------------------------
-
-LONG = 45  # characters: such cells are prose, and may break
-CSS = """
-:root { color-scheme: light dark; --ink: #1d1d20; --soft: #5a5a62; --page: #fdfdfc;
-  --line: #d9d9dd; --stripe: #f3f3f1; --accent: #0b6aa2; --alert: #fff1d6; --edge: #c77700; }
-@media (prefers-color-scheme: dark) { :root { --ink: #e7e7ea; --soft: #a6a6b0; --page: #16171b;
-  --line: #3a3b42; --stripe: #1f2026; --accent: #6cbcf0; --alert: #33280f; --edge: #e0a030; } }
-* { box-sizing: border-box; }
-body { margin: 0 auto; padding: 1rem 1rem 4rem; max-width: 62rem; color: var(--ink);
-  background: var(--page); font: 1rem/1.55 system-ui, sans-serif; overflow-wrap: break-word; }
-h1 { font-size: 1.7rem; line-height: 1.2; }
-h2 { font-size: 1.3rem; margin: 2.6rem 0 .6rem; padding-top: .6rem;
-  border-top: 1px solid var(--line); }
-h3 { font-size: 1.05rem; margin: 1.8rem 0 .4rem; }
-p, li { max-width: 46rem; }
-a { color: var(--accent); }
-nav ol { columns: 16rem; padding-left: 0; list-style: none; }
-.alert { background: var(--alert); border-left: .3rem solid var(--edge); padding: .7rem 1rem; }
-.scroll { overflow-x: auto; margin: 1rem 0 .3rem; }
-.scroll:focus-visible { outline: 2px solid var(--accent); }
-table { border-collapse: collapse; font-size: .86rem; font-variant-numeric: tabular-nums; }
-caption { text-align: left; font-weight: 600; padding-bottom: .4rem; }
-th, td { padding: .3rem .7rem .3rem 0; text-align: left; vertical-align: top; }
-td { white-space: nowrap; }
-table.words td { white-space: normal; min-width: 7rem; }
-thead th { border-bottom: 1px solid var(--soft); font-weight: 600; vertical-align: bottom; }
-tbody tr { background: var(--page); }
-tbody tr:nth-child(even) { background: var(--stripe); }
-tbody th { font-weight: 500; min-width: 8rem; position: sticky; left: 0; background: inherit; }
-.note, figcaption { color: var(--soft); font-size: .86rem; margin: 0 0 1.2rem; max-width: 46rem; }
-figure { margin: 1.4rem 0; }
-figure svg { display: block; width: 100%; height: auto; }
-@media print { nav { display: none; } .scroll { overflow: visible; } }
-"""
-
-
-def to_html(title: str, blocks: list[Block], drawn: dict[str, dict[str, bytes]]) -> str:
-    """One page that needs nothing else."""
-    headings = [b.text for b in blocks if isinstance(b, Heading) and b.level == 2]
-    links = "".join(
-        f'<li><a href="#part-{i}">{html.escape(text)}</a></li>' for i, text in enumerate(headings)
-    )
-    numbers = iter(range(len(headings)))
-    body = "\n".join(_html_block(block, drawn, numbers) for block in blocks)
-    return (
-        '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f"<title>{html.escape(title)}</title>\n<style>{CSS}</style>\n</head>\n<body>\n"
-        f'<h1>{html.escape(title)}</h1>\n<nav aria-label="Contents"><ol>{links}</ol></nav>\n'
-        f"<main>\n{body}\n</main>\n</body>\n</html>\n"
-    )
-
-
-def _html_block(block: Block, drawn: dict[str, dict[str, bytes]], numbers: Any) -> str:
-    if isinstance(block, Heading):
-        place = f' id="part-{next(numbers)}"' if block.level == 2 else ""
-        return f"<h{block.level}{place}>{html.escape(block.text)}</h{block.level}>"
-    if isinstance(block, Text):
-        kind = ' class="alert" role="note"' if block.urgent else ""
-        return f"<p{kind}>{html.escape(block.text)}</p>"
-    if isinstance(block, Items):
-        return f"<ul>{''.join(f'<li>{html.escape(item)}</li>' for item in block.items)}</ul>"
-    if isinstance(block, Drawing):
-        svg = figures.inline(drawn[block.name]["svg"], block.name)
-        caption = html.escape(block.caption)
-        svg = svg.replace("<svg", f'<svg role="img" aria-label="{caption}"', 1)
-        return (
-            f'<figure><div class="scroll" tabindex="0">{svg}</div>'
-            f"<figcaption>{caption}</figcaption></figure>"
-        )
-    return _html_table(block)
-
-
-def _html_table(table: Table) -> str:
-    head = "".join(f'<th scope="col">{html.escape(cell)}</th>' for cell in table.head)
-    lines = "".join(
-        f'<tr><th scope="row">{html.escape(first)}</th>'
-        + "".join(f"<td>{html.escape(cell)}</td>" for cell in others)
-        + "</tr>"
-        for first, *others in table.lines
-    )
-    note = f'<p class="note">{html.escape(table.note)}</p>' if table.note else ""
-    caption = html.escape(table.caption)
-    long = any(len(cell) > LONG for line in table.lines for cell in line[1:])
-    words = ' class="words"' if long else ""
-    return (
-        f'<div class="scroll" role="region" tabindex="0" aria-label="{caption}">'
-        f"<table{words}><caption>{caption}</caption>"
-        f"<thead><tr>{head}</tr></thead><tbody>{lines}</tbody></table></div>{note}"
-    )

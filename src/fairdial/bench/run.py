@@ -147,8 +147,13 @@ def _backend(name: str, scheduler: str | None, n_jobs: int | None) -> Iterator[i
             ) as client,
             parallel_config("dask", wait_for_workers_timeout=60),
         ):
-            threads = sum(client.nthreads().values())
-            yield max(n_jobs or threads, 2)
+            threads = client.nthreads().values()
+            if any(count > 1 for count in threads):  # torch's generator belongs to a process
+                raise InvalidInputError(
+                    "`scheduler` must have workers of one thread each, got "
+                    f"{max(threads)}; start them with --nthreads 1 and more --nworkers."
+                )
+            yield max(n_jobs or len(threads), 2)
     else:
         ray, register = _need("ray", "ray"), _need("ray.util.joblib", "ray")
         os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
 import re
+import time
+import uuid
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 FORMAT = 1
+LONGEST = 60  # characters of a method's name in a file name
+ABANDONED = 3600.0  # seconds after which a half-written file has no writer any more
 UNRELATED = (
     "bench/",
     "serve/",
@@ -57,17 +62,29 @@ class Store:
 
     def path(self, config: dict[str, Any], code: str | None = None) -> Path:
         """Where the record of a trial lies."""
-        words = (config["kind"], config["dataset"], config["method"]["name"], str(config["seed"]))
-        name = re.sub(r"[^a-z0-9]+", "-", " ".join(words).lower()).strip("-")
+        words = (config["kind"], config["dataset"], config["method"]["name"][:LONGEST])
+        name = re.sub(r"[^a-z0-9]+", "-", f"{' '.join(words)} {config['seed']}".lower()).strip("-")
         return self.folder / f"{name}-{config_key(config)}-{code or code_version()}.json"
 
     def write(self, record: dict[str, Any]) -> None:
-        """Keep a record: to a temporary name first, then renamed."""
-        body = json.dumps(record, sort_keys=True, allow_nan=False)
-        head = {"format": FORMAT, "code": code_version(), "sha256": _hash(body)}
-        path = self.path(record["config"])
+        """Keep a record: to a temporary name first, then renamed.
+
+        A record that can't be written as JSON is kept as a failed one; a failed one never takes the
+        place of one that is whole.
+        """
+        try:
+            body = json.dumps(record, sort_keys=True, allow_nan=False)
+        except ValueError as error:
+            failed = {k: record[k] for k in ("config", "environment", "code", "warnings")}
+            self.write(failed | {"error": f"a figure is not finite: {error}"})
+            return
+        if "error" in record and self.find(record["config"]) is not None:
+            return
+        code = record["code"]
+        head = {"format": FORMAT, "code": code, "sha256": _hash(body)}
+        path = self.path(record["config"], code)
         self.folder.mkdir(parents=True, exist_ok=True)
-        half = path.with_suffix(f".{os.getpid()}.part")
+        half = path.with_suffix(f".{uuid.uuid4().hex}.part")
         with half.open("w", encoding="utf-8") as file:
             file.write(json.dumps(head) + "\n" + body + "\n")
             file.flush()
@@ -81,7 +98,7 @@ class Store:
             head = json.loads(head_line)
             if head["format"] != FORMAT or head["sha256"] != _hash(body):
                 return None
-            return json.loads(body) | {"code": head["code"]}  # type: ignore[no-any-return]
+            return {"code": head["code"]} | json.loads(body)  # type: ignore[no-any-return]
         except (OSError, ValueError, KeyError, TypeError):
             return None
 
@@ -114,8 +131,11 @@ class Store:
         return None if record is None else str(record["error"])
 
     def leftovers(self) -> Iterator[Path]:
-        """Files of writers that were killed."""
-        yield from self.folder.glob("*.part")
+        """Files of writers that were killed, not of those that may be writing now."""
+        for path in self.folder.glob("*.part"):
+            with contextlib.suppress(OSError):
+                if time.time() - path.stat().st_mtime > ABANDONED:
+                    yield path
 
 
 def _hash(body: str) -> str:

@@ -1,271 +1,40 @@
-"""The tables of a report: paired statistics, costs, and each table as rows of text.
-
-Figures come as one frame each, with a line a seed and a column a method; a paired difference uses
-the seeds that both methods have. First the numbers, then their tables.
-"""
+"""The tables of a report: each as rows of text."""
 
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, replace
-from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
-from numpy.typing import ArrayLike
-from scipy.stats import t as student
 
 from fairdial.bench import paper
 from fairdial.bench.curves import (
     NAN,
     POINTS,
-    Floats,
     Panel,
     Study,
     at_tolerances,
     held,
-    matched,
-    mean_difference,
     mean_of,
     reached,
 )
 from fairdial.bench.plan import Method
-from fairdial.bench.reference import Volumes, orders, sensitivity, volumes
-
-LEVEL, POWER, MOST_SEEDS = 0.95, 0.80, 10_000
-
-
-# ---- paired differences ------------------------------------------------------------------------
-
-
-class Paired(NamedTuple):
-    """Differences by seed, in short; NaN where there are too few seeds."""
-
-    seeds: int = 0
-    mean: float = NAN
-    q1: float = NAN
-    q2: float = NAN
-    q3: float = NAN
-    sd: float = NAN  # ddof 1
-    error: float = NAN  # standard error of the mean
-    low: float = NAN  # ends of the 95% t interval
-    high: float = NAN
-    p: float = NAN  # two-sided paired t test
-    needed: float = NAN  # seeds for 80% power at this mean and sd; infinite: beyond MOST_SEEDS
-    seen: float = NAN  # the difference that so many seeds see with 80% power at this sd
-
-
-def paired(differences: ArrayLike) -> Paired:
-    """Mean, quartiles (linear), standard error, t interval and power of paired differences.
-
-    Examples
-    --------
-    >>> from fairdial.bench.tables import paired
-    >>> found = paired([1.0, 2.0, 3.0, 4.0, 5.0])
-    >>> found.q1, found.q2, found.q3, found.needed
-    (2.0, 3.0, 4.0, 5.0)
-    """
-    values = np.asarray(differences, np.float64)
-    values = values[~np.isnan(values)]
-    n = len(values)
-    if n == 0:
-        return Paired()
-    mean = float(values.mean())
-    q1, q2, q3 = np.percentile(values, [25, 50, 75]).tolist()
-    if n == 1:
-        return Paired(n, mean, q1, q2, q3)
-    sd = float(values.std(ddof=1))
-    error = sd / n**0.5
-    half = float(student.ppf((1 + LEVEL) / 2, n - 1)) * error
-    ratio = abs(mean) / error if error > 0 else (0.0 if mean == 0 else float("inf"))
-    return Paired(
-        n,
-        mean,
-        q1,
-        q2,
-        q3,
-        sd,
-        error,
-        mean - half,
-        mean + half,
-        p=float(2 * student.sf(ratio, n - 1)),
-        needed=seeds_needed(mean, sd),
-        seen=float(_factors()[min(n, MOST_SEEDS) - 2] * sd),
-    )
-
-
-def seeds_needed(mean: float, sd: float) -> float:
-    """Seeds with which a paired t test sees such a difference with 80% power, about."""
-    if mean == 0:
-        return float("inf")
-    if sd == 0:
-        return 2.0
-    enough = np.flatnonzero(_factors() <= abs(mean) / sd)
-    return float(enough[0] + 2) if len(enough) else float("inf")
-
-
-@cache
-def _factors() -> Floats:
-    """(t_.975 + t_.8) / sqrt(n) for n = 2, 3, ...: the effect that n seeds see with 80% power."""
-    n = np.arange(2, MOST_SEEDS + 1)
-    quantiles = student.ppf((1 + LEVEL) / 2, n - 1) + student.ppf(POWER, n - 1)
-    return np.asarray(quantiles / np.sqrt(n), np.float64)
-
-
-def holm(p_values: ArrayLike) -> Floats:
-    """Holm's adjusted p values; NaN stays, and doesn't count.
-
-    Examples
-    --------
-    >>> from fairdial.bench.tables import holm
-    >>> holm([0.01, 0.04, 0.03]).tolist()
-    [0.03, 0.06, 0.06]
-    """
-    p = np.asarray(p_values, np.float64)
-    known = np.flatnonzero(~np.isnan(p))
-    order = known[np.argsort(p[known], kind="stable")]
-    factors = np.arange(len(order), 0, -1)
-    adjusted = np.full(len(p), np.nan)
-    adjusted[order] = np.minimum(np.maximum.accumulate(factors * p[order]), 1.0)
-    return adjusted
-
-
-def main_pairs(panel: Panel, main: str) -> list[tuple[str, str]]:
-    """Main minus each other method; then null rows minus what they repeat."""
-    rivals = [(main, name) for name in panel.compared if name != main]
-    return (rivals if main in panel.compared else []) + panel.nulls
-
-
-# ---- cost --------------------------------------------------------------------------------------
-
-STEPS = ("train_one", "train", "adapt_one", "adapt_many", "predict_one")
-
-
-def cost(study: Study, panel: Panel) -> pd.DataFrame:
-    """Mean seconds of each step, a line a method; where one training serves all, it is both."""
-    lines: dict[str, list[dict[str, float]]] = {}
-    for record in study.costs:
-        config, seconds = record["config"], record["timing"]
-        if (config["dataset"], config["criterion"]) == (panel.dataset, panel.criterion):
-            once = {"train_one": seconds.get("train_one", seconds["train"])}
-            lines.setdefault(config["method"]["name"], []).append(seconds | once)
-    found = [
-        {"method": name, "repeats": len(runs)}
-        | {step: mean_of([run[step] for run in runs]) for step in STEPS}
-        for name, runs in lines.items()
-    ]
-    return pd.DataFrame(found, columns=["method", "repeats", *STEPS])
-
-
-def fitting(panel: Panel) -> pd.DataFrame:
-    """Processor seconds of fit and calibration, and epochs, of the study trials; means."""
-    lines = []
-    for name in panel.compared:
-        trials = panel.of(name)
-        lines.append(
-            {
-                "method": name,
-                "seeds": len(trials),
-                "fit": mean_of([t.seconds.get("fit_cpu", NAN) for t in trials]),
-                "calibrate": mean_of([t.seconds.get("calibrate_cpu", NAN) for t in trials]),
-                "epochs": mean_of([t.epochs for t in trials]),
-            }
-        )
-    return pd.DataFrame(lines, columns=["method", "seeds", "fit", "calibrate", "epochs"])
-
-
-# ---- what the seeds support --------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Claim:
-    """A comparison of two methods on one figure, and the null row's difference beside it."""
-
-    panel: str
-    figure: str
-    a: str
-    b: str
-    found: Paired
-    lower_is_better: bool
-    null: Paired | None  # of the null row that differs most
-    adjusted: float = NAN  # Holm, over all claims of the report
-
-    @property
-    def excludes_zero(self) -> bool:
-        """Whether the 95% interval does."""
-        return self.found.low > 0 or self.found.high < 0
-
-    @property
-    def better(self) -> str:
-        """The method that the mean speaks for."""
-        return self.a if (self.found.mean < 0) == self.lower_is_better else self.b
-
-    @property
-    def within_null(self) -> bool:
-        """Whether the null row differs as much."""
-        return self.null is not None and abs(self.found.mean) <= abs(self.null.mean)
-
-
-MATCHED, HV, INVERTED = FIGURES = ("mean accuracy at matched gaps", "HV", "inverted HV")
-
-
-@dataclass(frozen=True, eq=False)
-class Measured:
-    """The key figures of a panel, by seed."""
-
-    panel: Panel
-    by_gap: dict[float, pd.DataFrame]
-    volumes: Volumes
-
-    def difference(self, figure: str, a: str, b: str) -> Paired:
-        """Method a minus method b."""
-        if figure == MATCHED:
-            return paired(mean_difference(self.by_gap, a, b))
-        values = self.volumes.hv if figure == HV else self.volumes.inverted
-        return paired(values[a] - values[b])
-
-    def null(self, figure: str) -> Paired | None:
-        """The null row that differs most from what it repeats."""
-        found = [self.difference(figure, *pair) for pair in self.panel.nulls]
-        return max((null for null in found if null.seeds), key=lambda n: abs(n.mean), default=None)
-
-
-def measured(study: Study) -> list[Measured]:
-    """The key figures of those panels that have trials."""
-    areas = [(panel, volumes(panel)) for panel in study.panels]
-    return [Measured(p, matched(p, study.plan.gaps), v) for p, v in areas if v is not None]
-
-
-def claim_pairs(panel: Panel, main: str, baseline: str) -> list[tuple[str, str]]:
-    """Every method minus the baseline; then main minus the others."""
-    names = panel.compared
-    pairs = [(name, baseline) for name in names if name != baseline]
-    if main != baseline:
-        pairs += [(main, name) for name in names if name not in (main, baseline)]
-    return [(a, b) for a, b in pairs if a in names and b in names]
-
-
-def claims(study: Study) -> list[Claim]:
-    """All comparisons on the key figures, with Holm's p values over all of them."""
-    plan = study.plan
-    found = [
-        Claim(
-            panel=part.panel.title,
-            figure=figure,
-            a=a,
-            b=b,
-            found=part.difference(figure, a, b),
-            lower_is_better=figure == INVERTED,
-            null=part.null(figure),
-        )
-        for part in measured(study)
-        for a, b in claim_pairs(part.panel, plan.main, plan.baseline)
-        for figure in FIGURES
-    ]
-    adjusted = holm([claim.found.p for claim in found])
-    return [replace(claim, adjusted=float(p)) for claim, p in zip(found, adjusted, strict=True)]
-
+from fairdial.bench.reference import orders, sensitivity
+from fairdial.bench.statistics import (
+    HV,
+    INVERTED,
+    MATCHED,
+    MOST_SEEDS,
+    Measured,
+    Paired,
+    corrected,
+    cost,
+    fitting,
+    main_pairs,
+    no_better_than_constant,
+    paired,
+)
 
 # ---- numbers as text ---------------------------------------------------------------------------
 
@@ -405,10 +174,14 @@ def warnings_table(study: Study) -> Table:
 # ---- hypervolume and paired differences --------------------------------------------------------
 
 
+NO_BETTER = "no better than constant"
+
+
 def hv_table(study: Study, part: Measured) -> Table:
     """HV and inverted HV, mean and standard deviation (ddof 0), beside the paper's."""
     panel = part.panel
     known = paper.knows(panel.dataset, panel.criterion)
+    constant = no_better_than_constant(study, panel)
     lines = []
     for method in study.plan.methods:
         if method.seed_offset:
@@ -419,6 +192,7 @@ def hv_table(study: Study, part: Measured) -> Table:
             values = frame[method.name]
             line.append(plus_minus(values.mean(), values.std(ddof=0) if len(trials) > 1 else NAN))
         line.append(number(mean_of([t.points[:, 1].max() for t in trials])))
+        line.append(number(constant[method.name].mean(), ".1f"))
         if known:
             published = (paper.HV[panel.dataset], paper.INVERTED_HV[panel.dataset])
             line += [_spread(table.get(paper.column(method) or "")) for table in published]
@@ -426,7 +200,7 @@ def hv_table(study: Study, part: Measured) -> Table:
     theirs = ("paper: HV", "paper: inverted HV") if known else ()
     return Table(
         f"HV and inverted HV: {panel.title}.",
-        ("method", "seeds", "HV", "inverted HV", "largest gap", *theirs),
+        ("method", "seeds", "HV", "inverted HV", "largest gap", NO_BETTER, *theirs),
         tuple(lines),
         label=_label("hv", panel),
     )
@@ -436,16 +210,24 @@ def _spread(entry: paper.Spread | None) -> str:
     return "-" if entry is None else f"{entry.mean:.4f} ± {entry.sd:.3f}"
 
 
-PAIRED_HEAD = ("seeds", "mean", "Q1", "Q2", "Q3", "std. error", "95% interval", "seeds needed")
+INTERVALS = ("95% interval", "corrected interval")
+PAIRED_HEAD = ("seeds", "mean", "Q1", "Q2", "Q3", "std. error", *INTERVALS, "seeds needed")
+PAIRED_NOTE = (
+    "Corrected: Nadeau and Bengio's interval, for seeds that split the same rows; seeds needed are "
+    "by its error."
+)
 
 
-def _paired_cells(found: Paired, spec: str) -> list[str]:
-    needed = f"over {MOST_SEEDS}" if np.isinf(found.needed) else number(found.needed, ".0f")
+def _paired_cells(found: Paired, ratio: float, spec: str) -> list[str]:
+    """Under PAIRED_HEAD; the standard error and the first interval are plain."""
+    sure = corrected(found, ratio)
+    needed = f"over {MOST_SEEDS}" if np.isinf(sure.needed) else number(sure.needed, ".0f")
     return [
         str(found.seeds),
         *(number(value, spec) for value in (found.mean, found.q1, found.q2, found.q3)),
         number(found.error, spec.lstrip("+")),
         interval(found, spec),
+        interval(sure, spec),
         needed,
     ]
 
@@ -462,7 +244,8 @@ def quartile_table(study: Study, part: Measured, figure: str) -> Table:
         theirs = published[panel.dataset]
     lines = []
     for a, b in main_pairs(panel, plan.main):
-        line = [f"{a} - {b}", *_paired_cells(part.difference(figure, a, b), "+.4f")]
+        found = part.difference(figure, a, b)
+        line = [f"{a} - {b}", *_paired_cells(found, part.ratio, "+.4f")]
         if theirs:
             known = theirs.get(paper.column(methods[b]) or "") if a == plan.main else None
             line.append(" / ".join(f"{value:+.4f}" for value in known) if known else "-")
@@ -472,6 +255,7 @@ def quartile_table(study: Study, part: Measured, figure: str) -> Table:
         f"Differences of {figure}: {panel.title}; {good} is good for {plan.main}.",
         ("difference", *PAIRED_HEAD, *(("paper: mean / Q1 / Q2 / Q3",) if theirs else ())),
         tuple(lines),
+        note=PAIRED_NOTE,
         label=_label(f"{figure.lower().replace(' ', '-')}-quartiles", panel),
     )
 
@@ -482,16 +266,17 @@ def matched_quartiles(study: Study, part: Measured) -> Table:
     for a, b in main_pairs(part.panel, study.plan.main):
         for gap, values in part.by_gap.items():
             found = paired(POINTS * (values[a] - values[b]))
-            lines.append((f"{a} - {b}", f"{gap:g}", *_paired_cells(found, "+.2f")))
+            cells = _paired_cells(found, part.ratio, "+.2f")
+            lines.append((f"{a} - {b}", f"{gap:g}", *cells))
         found = part.difference(MATCHED, a, b)
-        lines.append((f"{a} - {b}", "mean", *_paired_cells(found, "+.2f")))
+        lines.append((f"{a} - {b}", "mean", *_paired_cells(found, part.ratio, "+.2f")))
     return Table(
         f"Differences of accuracy at matched gaps, in points: {part.panel.title}; positive is good "
         f"for {study.plan.main}.",
         ("difference", "gap", *PAIRED_HEAD),
         tuple(lines),
         note="Seeds are those where both methods reach the gap; the mean is, by seed, over the "
-        "gaps that both reach.",
+        f"gaps that both reach. {PAIRED_NOTE}",
         label=_label("matched-quartiles", part.panel),
     )
 

@@ -160,7 +160,7 @@ class DialClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
             if len(names) == 1:
                 return np.zeros(n_rows, np.intp)
             raise InvalidInputError(
-                "`sensitive_features` must be given: the thresholds differ between the groups "
+                "`sensitive_features` must be given: decisions depend on the group, one of "
                 f"{', '.join(map(repr, names))}."
             )
         codes = match_groups(sensitive_features, names, "sensitive_features")
@@ -244,7 +244,7 @@ class DialClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
         """
         self._check_scorer()
         X, sensitive = self._take_groups(X, sensitive_features)
-        X = self._check_features(X, reset=not hasattr(self, "frontier_"))
+        X = self._check_features(X, reset=not hasattr(self, "n_features_in_"))
         if sensitive is None and len(self._dialled_groups()) > 1:
             raise InvalidInputError("`sensitive_features` must be given, as it was before.")
         positive = None if y is None else self._labels(y)

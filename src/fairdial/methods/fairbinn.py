@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from numbers import Real
 from typing import Any, Self
@@ -12,7 +13,7 @@ import pandas as pd
 from fairdial._validation import check_choice, check_count
 from fairdial.criteria import Criterion
 from fairdial.criteria import criterion as find_criterion
-from fairdial.errors import InvalidInputError, TrainingWarning, warn
+from fairdial.errors import DivergedError, InvalidInputError, TrainingWarning, warn
 from fairdial.methods.base import Floats
 from fairdial.methods.network import Network, torch_module
 from fairdial.methods.runs import SettingsClassifier, fit_runs, plain_recipe
@@ -35,6 +36,7 @@ PRESETS: dict[str, dict[str, Any]] = {
 }
 RATIO = 100.0  # of the learning rates of the two parts
 LOOSE, STRICT = 0.9, 0.25  # of the plain net's gap, that the ends of the grid must span
+TIGHT = 0.1  # of it: an end that is stricter by a decade or more is drawn in
 SMALL_GAP = 0.01  # of a plain net: nothing to span
 
 
@@ -60,8 +62,9 @@ class FairBiNN(SettingsClassifier):
         The range: (.01, 100) for "release", (1, 10000) for "bilevel".
     widen : int
         Decades by which either end of the range may be moved, each, so that it spans the trade-off
-        on validation rows: the gap from 90% to 25% of a plain net's. For this a plain net and the
-        two ends are trained first. 0: leave the range as it is.
+        on validation rows: the gap from 90% to 25% of a plain net's, and not far beyond (there nets
+        decide the same for everybody). For this a plain net and the ends are trained first.
+        0: leave the range as it is.
     accumulate : bool, optional
         Whether the accuracy layers' step has the gap's gradient in it.
     fair_optimizer : {"adam", "sgd"}, optional
@@ -176,6 +179,8 @@ class FairBiNN(SettingsClassifier):
                 f"`eta` must be two numbers with 0 < lowest < highest, got {self.eta!r}."
             )
         check_count(self.widen, "widen", least=0)
+        if not isinstance(chosen["accumulate"], (bool, np.bool_)):
+            raise InvalidInputError(f"`accumulate` must be True or False, got {self.accumulate!r}.")
         return chosen
 
     def _fit(self, X: Any, y: Any, sensitive_features: Any) -> Self:
@@ -255,14 +260,11 @@ class FairBiNN(SettingsClassifier):
         plain = gaps([0.0], lambda _: plain_recipe(network, objective))[0]
         low, high = ends
         loose, strict = gaps([low, high], recipe)
-        moves = {"low": 0, "high": 0}
         if plain > SMALL_GAP:
-            while loose < LOOSE * plain and moves["low"] < self.widen:
-                low, moves["low"] = low / 10.0, moves["low"] + 1
-                loose = gaps([low], recipe)[0]
-            while strict > STRICT * plain and moves["high"] < self.widen:
-                high, moves["high"] = high * 10.0, moves["high"] + 1
-                strict = gaps([high], recipe)[0]
+            low, loose = self._loosen(low, loose, plain, lambda eta: gaps([eta], recipe)[0])
+            high, strict = self._tighten(
+                low, high, strict, plain, lambda eta: gaps([eta], recipe)[0]
+            )
             if loose < LOOSE * plain or strict > STRICT * plain:
                 warn(
                     f"etas from {low:g} to {high:g} don't span the trade-off on validation rows: "
@@ -272,3 +274,41 @@ class FairBiNN(SettingsClassifier):
                 )
         self.spanned_ = pd.DataFrame(seen)
         return low, high
+
+    def _loosen(
+        self, low: float, loose: float, plain: float, gap_of: Callable[[float], float]
+    ) -> tuple[float, float]:
+        """The loose end, a decade lower as long as that brings its gap nearer to a plain net's."""
+        for _ in range(self.widen):
+            if loose >= LOOSE * plain:
+                break
+            found = gap_of(low / 10.0)
+            if found <= loose:  # a smaller eta doesn't help
+                break
+            low, loose = low / 10.0, found
+        return low, loose
+
+    def _tighten(
+        self, low: float, high: float, strict: float, plain: float, gap_of: Callable[[float], float]
+    ) -> tuple[float, float]:
+        """The strict end: further out until its gap is small enough, or in while it stays small.
+
+        Beyond it the nets only become more alike, down to deciding the same for everybody.
+        """
+        inward = strict <= TIGHT * plain
+        if not inward and strict <= STRICT * plain:
+            return high, strict
+        for _ in range(self.widen):
+            further = high / 10.0 if inward else high * 10.0
+            if inward and further <= low * 10.0:
+                break
+            try:
+                found = gap_of(further)
+            except DivergedError:
+                break
+            if inward and found > TIGHT * plain:
+                break
+            high, strict = further, found
+            if not inward and strict <= STRICT * plain:
+                break
+        return high, strict

@@ -15,11 +15,12 @@ from numpy.typing import NDArray
 
 from fairdial._validation import check_count
 from fairdial.criteria import criterion as find_criterion
-from fairdial.errors import InvalidInputError
+from fairdial.errors import FairdialWarning, InvalidInputError, warn
 from fairdial.frontier import Certificate
 from fairdial.methods.base import DialClassifier, Floats
 from fairdial.methods.network import Network
 from fairdial.methods.rows import Codes
+from fairdial.paths import count_for
 from fairdial.sweeping import check_counts, count_cells, count_selected, measure_counts
 
 
@@ -120,6 +121,7 @@ class FamilyClassifier(DialClassifier):
                 points = self.frontier_.at(distinct, confidence=confidence, simultaneous=True)
                 settings, back = np.unique(points.setting, return_inverse=True)
                 place = back[place]
+            self._tell_if_constant(settings)
             margin = np.empty(len(codes))
             for i, setting in enumerate(settings.tolist()):
                 if setting not in known:
@@ -127,6 +129,19 @@ class FamilyClassifier(DialClassifier):
                 margin[place == i] = known[setting][place == i]
             found.append(margin)
         return found
+
+    def _tell_if_constant(self, settings: Floats) -> None:
+        """Say so where a chosen setting decides alike for everybody."""
+        frontier = self.frontier_
+        states = np.flatnonzero(np.isin(frontier.setting, settings))
+        selected = frontier.states.read(states)[1].sum(axis=(1, 2))
+        if np.isin(selected, (0, frontier.rows.sum())).any():
+            warn(
+                "a setting that this tolerance leads to decides alike for every calibration row: "
+                "its gap is 0, and it tells nobody from anybody; FairBayes on the same rows may "
+                "keep more accuracy at this tolerance",
+                FairdialWarning,
+            )
 
 
 class Measurement:
@@ -138,15 +153,10 @@ class Measurement:
     @property
     def gap(self) -> float:
         """Highest minus lowest rate."""
-        label = self._kind.rates[0].counted
-        chosen, rows = self.selected, self._rows
-        if label is None:
-            return float(np.ptp(chosen.sum(axis=0) / rows.sum(axis=0)))
-        return float(np.ptp(chosen[label] / rows[label]))
+        rates = count_for(self._kind, self.selected) / count_for(self._kind, self._rows)
+        return float(self._kind.gap(rates))
 
     @property
     def step(self) -> float:
         """What one row can change of the gap."""
-        label = self._kind.rates[0].counted
-        rows = self._rows.sum(axis=0) if label is None else self._rows[label]
-        return float(1.0 / rows.min())
+        return float(1.0 / count_for(self._kind, self._rows).min())

@@ -14,7 +14,7 @@ from sklearn.utils import check_random_state
 
 from fairdial._validation import check_choice, check_count, check_fraction
 from fairdial.criteria import criterion as find_criterion
-from fairdial.errors import InvalidInputError, MissingExtraError
+from fairdial.errors import InterruptedWarning, InvalidInputError, MissingExtraError, warn
 from fairdial.methods.base import DialClassifier
 from fairdial.methods.rows import FitRows, hold_out
 
@@ -233,10 +233,21 @@ def fit_scorer(model: DialClassifier, network: Network, rows: FitRows, make_step
         start=model.net_ if _goes_on(model) else None,
         checkpoint=network.checkpoint,
     )
+    tell_interruption(fitted)
     model.net_, model.encoder_, model.history_ = fitted.net, prepared.encoder, fitted.history
     model.best_epoch_ = fitted.best_epoch[0]
     model.trained_groups_ = rows.names
     model.scorer_ = scoring.NetScorer(fitted.net, prepared.encode)
+
+
+def tell_interruption(fitted: Any) -> None:
+    """Say that a training was cut short."""
+    if fitted.interrupted:
+        warn(
+            f"training was interrupted after {len(fitted.history)} epochs; the best weights so far "
+            "are kept",
+            InterruptedWarning,
+        )
 
 
 def _goes_on(model: DialClassifier) -> bool:

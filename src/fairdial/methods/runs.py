@@ -129,12 +129,15 @@ def fit_runs(
         if network.checkpoint is not None:
             name = f"{folder}-{places[0]:02d}-{places[-1]:02d}"
             checkpoint = Path(network.checkpoint) / name
-        return fitting.fit_network(network, prepared, ours, seed=seed, checkpoint=checkpoint)
+        fitted = fitting.fit_network(network, prepared, ours, seed=seed, checkpoint=checkpoint)
+        if fitted.interrupted:  # some settings half trained, others not: no family
+            raise KeyboardInterrupt
+        return fitted
 
     if n_jobs > 1:
         if network.callbacks:
             raise InvalidInputError("`n_jobs` must be 1 with `callbacks`, got more.")
-        fitted = Parallel(n_jobs=n_jobs)(delayed(fit_part)(part) for part in parts)
+        fitted = Parallel(n_jobs=n_jobs, backend="loky")(delayed(fit_part)(part) for part in parts)
     else:
         fitted = [fit_part(part) for part in parts]
     frames = []

@@ -18,7 +18,13 @@ from fairdial.criteria import criterion as find_criterion
 from fairdial.errors import InvalidInputError
 from fairdial.methods.base import Floats
 from fairdial.methods.families import FamilyClassifier, Measurement
-from fairdial.methods.network import Network, describe, prepare_fit, torch_module
+from fairdial.methods.network import (
+    Network,
+    describe,
+    prepare_fit,
+    tell_interruption,
+    torch_module,
+)
 
 GRID = 61  # weights at which the frontier is measured whatever it looks like
 FIXED = 8  # weights at which validation rows are looked at
@@ -108,9 +114,10 @@ class YOTO(FamilyClassifier):
     ----------
     bounds : (float, float)
         Range of the weight, which is log-uniform.
-    condition : {"raw", "log"}
-        What the hyper-networks are given: the weight as it is (then all weights below about .01
-        look alike to them), or its logarithm mapped to [-1, 1].
+    condition : {"log", "raw"}
+        What the hyper-networks are given: the weight's logarithm mapped to [-1, 1]; or the weight
+        as it is, as the authors do (then all weights below about .01 look alike to them, and the
+        loose end of the dial is lost).
     film : (int, int)
         Width and number of a hyper-network's hidden layers.
     identity : bool
@@ -170,7 +177,7 @@ class YOTO(FamilyClassifier):
         self,
         *,
         bounds: tuple[float, float] = (1e-6, 10.0),
-        condition: str = "raw",
+        condition: str = "log",
         film: tuple[int, int] = (64, 2),
         identity: bool = True,
         selection: str = "fixed",
@@ -198,6 +205,8 @@ class YOTO(FamilyClassifier):
         self.sensitive_column = sensitive_column
         self.min_count = min_count
         self.random_state = random_state
+
+    scorer_: Any
 
     @staticmethod
     def _default_network() -> Network:
@@ -269,6 +278,7 @@ class YOTO(FamilyClassifier):
             seed=seed,
             checkpoint=network.checkpoint,
         )
+        tell_interruption(fitted)
         self.net_, self.encoder_, self.history_ = fitted.net, prepared.encoder, fitted.history
         self.best_epoch_ = fitted.best_epoch[0]
         self.trained_groups_ = rows.names
@@ -279,7 +289,8 @@ class YOTO(FamilyClassifier):
         self, measure: Callable[[float], Measurement]
     ) -> tuple[Floats, NDArray[np.bool_]]:
         """The grid of weights, and those that the targets need."""
-        condition = self._check_settings()
+        check_count(self.targets, "targets", least=0)
+        condition = self.scorer_.condition  # what the net was trained with
         grid = np.geomspace(condition.low, condition.high, GRID)
         if condition.kind == "raw":
             grid = np.append(0.0, grid)  # plain training, as far as the net has learned it

@@ -149,6 +149,7 @@ class Fitted:
     net: DialNet
     history: pd.DataFrame
     best_epoch: list[int]
+    interrupted: bool = False
 
 
 def find_device(name: str) -> torch.device:
@@ -385,7 +386,7 @@ def fit_network(
             key=key,
             reporter=Bar("training", network.epochs, SHOWN) if network.verbose else None,
         )
-    return Fitted(net.eval(), history_frame(state), state.best_epoch)
+    return Fitted(net.eval(), history_frame(state), state.best_epoch, state.interrupted)
 
 
 def history_frame(state: Progress) -> pd.DataFrame:

@@ -89,10 +89,11 @@ class Step(ABC):
 
     def check(self) -> None:
         """Raise where the state has stopped being finite."""
-        _refuse_nonfinite(self.net.parameters(), "the network", "learning_rate")
+        refuse_nonfinite(self.net.parameters(), "the network", "learning_rate")
 
 
-def _refuse_nonfinite(tensors: Any, what: str, rate: str) -> None:
+def refuse_nonfinite(tensors: Any, what: str, rate: str) -> None:
+    """Raise where a tensor holds values that are not finite, or beyond all measure."""
     for tensor in tensors:
         largest = float(tensor.detach().abs().max()) if tensor.numel() else 0.0
         if not largest < LARGEST:
@@ -305,6 +306,6 @@ class BilevelStep(Step):
         rates = "aux_rate` or `learning_rate` (or `head_rate"
         if all(float(p.detach().abs().max()) < LARGEST for p in self.trunk + self.head):
             rates = "aux_rate"
-        _refuse_nonfinite(self.w, "the auxiliary variable", rates)
-        _refuse_nonfinite(self.head, "the head", "head_rate` or `learning_rate")
-        _refuse_nonfinite(self.trunk, "the trunk", "learning_rate")
+        refuse_nonfinite(self.w, "the auxiliary variable", rates)
+        refuse_nonfinite(self.head, "the head", "head_rate` or `learning_rate")
+        refuse_nonfinite(self.trunk, "the trunk", "learning_rate")

@@ -21,7 +21,7 @@ from fairdial.criteria import Rate
 from fairdial.nn.losses import SHARPNESS, focal
 from fairdial.nn.nets import DialNet, take_runs
 from fairdial.nn.pareto import epo_weights
-from fairdial.nn.steps import Step, make_optimizer, match_strides, set_grads
+from fairdial.nn.steps import Step, make_optimizer, match_strides, refuse_nonfinite, set_grads
 
 Floats = NDArray[np.float64]
 
@@ -291,6 +291,11 @@ class FairBiNNStep(Step):
         match_strides(self.rest)
         self._optimizers["accuracy"].step()
         return fixed
+
+    def check(self) -> None:
+        """Raise where the state has stopped being finite, naming the rate to lower."""
+        refuse_nonfinite(self.fair, "the fairness part", "eta` or `fair_rate")
+        refuse_nonfinite(self.rest, "the accuracy part", "eta` or `learning_rate")
 
     def keep(self, runs: Sequence[int]) -> None:
         """Go on with some of the net's runs only."""

@@ -42,6 +42,7 @@ class Progress:
     runs: int = 1
     epoch: int = 0
     finished: bool = False
+    interrupted: bool = False
     best_epoch: list[int] = field(default_factory=list)  # (R,) -1: none yet
     best_score: list[float] = field(default_factory=list)  # (R,)
     history: list[dict[str, Any]] = field(default_factory=list)
@@ -182,6 +183,7 @@ def train(
     except KeyboardInterrupt:
         if not state.best:
             raise
+        state.interrupted = True
     net.put(state.best, state.runs)
     return state
 
