@@ -87,7 +87,13 @@ def study_record(config):
 
 
 def cost_record(config):
-    timing = {"train": 2.0, "adapt_one": 0.1, "adapt_many": 0.2, "predict_one": 0.3}
+    timing = {
+        "train": 2.0,
+        "adapt_one": 0.1,
+        "adapt_many": 0.2,
+        "predict_one": 0.3,
+        "predict_many": 0.4,
+    }
     return {"config": config, "result": {}, "timing": timing, "warnings": [], "code": "c0de"}
 
 

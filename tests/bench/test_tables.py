@@ -314,7 +314,7 @@ def test_cost_is_the_mean_of_runs_and_one_training_serves_all_settings():
             "criterion": "demographic_parity",
             "method": {"name": name},
         }
-        others = {"adapt_one": 1.0, "adapt_many": 1.0, "predict_one": 1.0}
+        others = {"adapt_one": 1.0, "adapt_many": 1.0, "predict_one": 1.0, "predict_many": 1.0}
         return {"config": config, "timing": seconds | others}
 
     one = study(

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import gc
 import json
+import warnings
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,7 @@ import pandas as pd
 import pytest
 
 import fairdial
+from fairdial import FairdialWarning
 from fairdial.bench.estimators import ESTIMATORS
 from fairdial.bench.plan import make_plan
 from fairdial.bench.sources import SealedRows, SealedRowsError, split
@@ -52,7 +54,9 @@ def test_counts_are_those_of_the_models_own_decisions(name: str) -> None:
     for tolerance in (0.05, 0.15):
         state = result["grid"][config["tolerances"].index(tolerance)]
         selected = np.array(states[state]["test"])
-        decisions = model.predict(test.X, sensitive_features=test.groups, tolerance=tolerance)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", FairdialWarning)  # short trainings
+            decisions = model.predict(test.X, sensitive_features=test.groups, tolerance=tolerance)
         for label in (0, 1):
             for a, group in enumerate(result["groups"]):
                 cell = (test.y == label) & (test.groups == group)
@@ -80,23 +84,22 @@ def test_an_error_becomes_part_of_the_record() -> None:
     assert "result" not in record
 
 
-def test_networks_of_a_trial_share_rows_weights_and_batches() -> None:
+def test_networks_of_a_trial_share_initial_weights() -> None:
     parts = split("compas", 3)
     nets = []
-    for name in ("net", "GFB", "YOTO"):
+    for name in ("net", "GFB", "YOTO", "EPO", "FairBiNN"):
         config = trials(name, seeds=[3])[0]
         model = make_model(config, parts)
         network = model.get_params()["estimator" if name == "net" else "network"]
         network.set_params(learning_rate=1e-30, average=None, epochs=1)
         model.fit(parts.fit.X, parts.fit.y, sensitive_features=parts.fit.groups)
-        nets.append(model.net_)
+        nets.append(model.net_ if hasattr(model, "net_") else model.nets_[0])
     first = dict(nets[0].named_parameters())
     for net in nets[1:]:
         for key, weights in net.named_parameters():
             if not key.startswith("film"):
-                np.testing.assert_allclose(
-                    weights.detach().numpy(), first[key].detach().numpy(), atol=1e-20
-                )
+                one = weights.detach()[: len(first[key])]  # of the first setting
+                np.testing.assert_allclose(one.numpy(), first[key].detach().numpy(), atol=1e-20)
 
 
 def test_a_null_row_has_other_weights_and_the_same_test_rows() -> None:
@@ -139,7 +142,8 @@ class Spy(fairdial.FairBayes):  # type: ignore[misc]
     @classmethod
     def look(cls, when: str) -> None:
         for thing in gc.get_objects():
-            if isinstance(thing, pd.DataFrame) and cls.forbidden & set(thing.index):
+            compas = isinstance(thing, pd.DataFrame) and "priors_count" in thing.columns
+            if compas and cls.forbidden & set(thing.index):
                 cls.found.append(f"{when}: {len(thing)} rows")
 
     def _fit(self, X: Any, y: Any, sensitive_features: Any) -> Any:

@@ -42,6 +42,7 @@ from fairdial.nn.nets import DialNet
 
 DATA = make_gaussian(3000, random_state=0)
 TRAIN, TEST = DATA.split(test_size=0.4, random_state=0)
+CONSTANT = max(DATA.y.mean(), 1.0 - DATA.y.mean())  # accuracy of deciding alike for all
 CRITERIA = ["demographic_parity", "equal_opportunity", "predictive_equality"]
 CHECKED = Network(
     members=1,
@@ -210,9 +211,9 @@ def test_confidence_chooses_among_what_was_fixed_beforehand(name: str) -> None:
 @pytest.mark.parametrize("name", FAMILIES)
 def test_it_is_scored_by_scikit_learn(name: str) -> None:
     X = TRAIN.X.assign(group=TRAIN.groups)
-    model = make(name, network=quick(epochs=1), sensitive_column="group", tolerance=0.9)
+    model = make(name, network=quick(epochs=15), sensitive_column="group", tolerance=0.9)
     scores = cross_val_score(model, X, TRAIN.y, cv=2, scoring=make_group_scorer())
-    assert (scores > 0.4).all()
+    assert (scores > CONSTANT + 0.05).all()
 
 
 @pytest.mark.parametrize("name", FAMILIES)
@@ -240,8 +241,8 @@ def test_the_same_seed_gives_the_same_decisions(name: str) -> None:
     "settings", [{"shared": False}, {"members": 2}, {"norm": True, "bare": True}, {"dropout": 0.2}]
 )
 def test_every_net_trains(name: str, settings: dict[str, Any]) -> None:
-    model = fit(make(name, network=quick(epochs=2, **settings)))
-    assert (model.frontier_.accuracy > 0.3).all()
+    model = fit(make(name, network=quick(epochs=15, **settings)))
+    assert model.frontier_.accuracy.max() > CONSTANT + 0.05
 
 
 class Tiny(nn.Module):
@@ -258,12 +259,12 @@ class Tiny(nn.Module):
 
 @pytest.mark.parametrize("name", FAMILIES)
 def test_a_users_trunk_is_taken(name: str) -> None:
-    network = quick(trunk=Tiny, encoder=None, epochs=2)
+    network = quick(trunk=Tiny, encoder=None, epochs=15)
     torch.manual_seed(0)
     model = make(name, network=network)
     model.fit(TRAIN.X.to_numpy(), TRAIN.y, sensitive_features=TRAIN.groups)
     decisions = model.predict(TEST.X.to_numpy(), sensitive_features=TEST.groups, tolerance=1.0)
-    assert (decisions == TEST.y).mean() > 0.5
+    assert (decisions == TEST.y).mean() > CONSTANT + 0.05
 
 
 def test_methods_share_initial_weights() -> None:
@@ -289,7 +290,7 @@ def test_methods_share_initial_weights() -> None:
                 fit(GFB(network=network, random_state=0))
             else:
                 fit(make(name, network=network))
-    for name in FAMILIES:
+    for name in [*FAMILIES, "GFB"]:
         for key, weights in seen["FairBayes"].items():
             torch.testing.assert_close(seen[name][key], weights, rtol=0, atol=1e-20)
 

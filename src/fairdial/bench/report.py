@@ -322,7 +322,7 @@ def _cost(study: Study, parts: list[Measured]) -> list[Block]:
             Text(
                 f"Training is timed over {plan.cost.epochs} epochs without early stopping (the "
                 f"paper: {paper.EPOCHS}), one trial at a time: {runs}. Scorers without epochs are "
-                "fitted as usual. Deciding is for one tolerance on all test rows. What another "
+                "fitted as usual. Deciding is on all test rows. What another "
                 "tolerance costs depends on the kind of method:"
             ),
             Items(

@@ -60,8 +60,8 @@ class SealedRowsError(FairdialError):
 class SealedRows:
     """Test rows that can be opened once, when everything has been chosen.
 
-    The rows aren't in memory before: they are read anew when the seal is broken. So nothing that
-    runs earlier can see them, not even by accident.
+    They are dropped when the rows are split, and read anew when the seal is broken. So nothing
+    that runs in between can see them, not even by accident.
     """
 
     def __init__(self, read: Callable[[], Dataset]) -> None:

@@ -188,7 +188,7 @@ def no_better_than_constant(study: Study, panel: Panel) -> pd.DataFrame:
 
 # ---- cost --------------------------------------------------------------------------------------
 
-STEPS = ("train_one", "train", "adapt_one", "adapt_many", "predict_one")
+STEPS = ("train_one", "train", "adapt_one", "adapt_many", "predict_one", "predict_many")
 
 
 def cost(study: Study, panel: Panel) -> pd.DataFrame:

@@ -390,7 +390,8 @@ def cost_tables(study: Study, panel: Panel) -> list[Table]:
         "train": f"train, {n} settings",
         "adapt_one": "adapt, 1 tolerance",
         "adapt_many": f"adapt, {n} tolerances",
-        "predict_one": "decide, test rows",
+        "predict_one": "decide, 1 tolerance",
+        "predict_many": f"decide, {n} tolerances",
     }
     seconds = [(name, *(brief(frame.loc[name, c]) for c in columns)) for name in names]
     tables = [
