@@ -184,7 +184,8 @@ def main() -> None:
         step("demo", python, "examples/demo.py", *rest)
     elif given.chore == "test":
         lint()
-        step("pytest", python, "-m", "pytest", *rest, variables=ONE_THREAD)
+        together = ("-n", "auto", "--dist", "worksteal")  # as many processes as processors
+        step("pytest", python, "-m", "pytest", *together, *rest, variables=ONE_THREAD)
     elif given.chore == "lint":
         lint()
     elif given.chore == "fmt":

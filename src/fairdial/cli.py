@@ -68,7 +68,7 @@ JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def bench_run(
     plan: str, out: Path, jobs: int | None, backend: str, scheduler: str | None, as_json: bool
 ) -> None:
-    """Run what is missing of PLAN: a TOML file, or quick, paper-tabular, confirm.
+    """Run what is missing of PLAN: a TOML file, or quick, paper-tabular, paper-images, confirm.
 
     Every trial is kept as soon as it is done. Stop it at any time; the same command goes on.
     """
@@ -81,9 +81,15 @@ def bench_run(
     store = Store(out / RECORDS)
     before = running.status(chosen, store)
     shown = Trials(before.missing) if not as_json else None
-    after = running.run(
-        chosen, store, n_jobs=jobs, backend=backend, scheduler=scheduler, reporter=shown
-    )
+    try:
+        after = running.run(
+            chosen, store, n_jobs=jobs, backend=backend, scheduler=scheduler, reporter=shown
+        )
+    except KeyboardInterrupt:
+        kept = running.status(chosen, store)
+        told = f"Stopped: {kept.done} of {kept.total} trials are kept; the same command goes on."
+        click.echo(told, err=True)
+        sys.exit(130)
     _tell(after, as_json)
     if after.failed:
         sys.exit(1)
@@ -160,14 +166,12 @@ class Trials:
         if sys.stderr.isatty() and self._total:
             from rich.console import Console
             from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
-            from rich.progress import TimeRemainingColumn as Left
 
             told = TextColumn("{task.fields[told]}")
             self._bar = Progress(
                 TextColumn("trials"),
                 BarColumn(),
                 MofNCompleteColumn(),
-                Left(),
                 told,
                 console=Console(stderr=True),
             )
@@ -181,13 +185,9 @@ class Trials:
 
     def advance(self, record: dict[str, Any]) -> None:
         """One more trial is done."""
-        if self._bar is not None:
-            told = f"{record['running']} running; last: {record['trial']}"
-            self._bar.update(self._task, advance=1, told=told)
-            return
         left = record["seconds"] / record["done"] * (record["total"] - record["done"])
-        click.echo(
-            f"{record['done']}/{record['total']} {record['trial']}, "
-            f"{record['running']} running, about {left / 60:.1f} minutes left",
-            err=True,
-        )
+        told = f"{record['running']} running, about {left / 60:.1f} minutes left"
+        if self._bar is not None:
+            self._bar.update(self._task, advance=1, told=f"{told}; last: {record['trial']}")
+        else:
+            click.echo(f"{record['done']}/{record['total']} {record['trial']}; {told}", err=True)

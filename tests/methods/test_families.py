@@ -154,7 +154,7 @@ def test_a_tolerance_that_no_net_reaches_takes_the_smallest_gap_and_says_so() ->
 
 def test_a_setting_that_tells_nobody_from_anybody_is_told_of() -> None:
     model = fit(make("FairBiNN", n_settings=2, eta=(1e-4, 1e3), network=quick(epochs=15)))
-    with pytest.warns(FairdialWarning, match="decides alike for every calibration row"):
+    with pytest.warns(FairdialWarning, match="decides the same for every calibration"):
         decisions = decide(model, tolerance=0.0)
     assert len(set(decisions)) == 1
     with warnings.catch_warnings():

@@ -71,9 +71,21 @@ class Method:
                     f"{self.name!r}."
                 )
         own = _arguments(ESTIMATORS[self.estimator])
-        _known(self.arguments, own - RESERVED, f"argument of {self.estimator}")
-        _known(self.network, _arguments(Network) - OWN, "argument of Network that a plan may set")
-        Network(**self.network).check()
+        _known(self.arguments, own - RESERVED, f"arguments of {self.estimator}")
+        _known(self.network, _arguments(Network) - OWN, "arguments of Network that a plan may set")
+        try:
+            Network(**self.network).check()
+        except InvalidInputError as error:
+            near = [_nearest(key, _arguments(Network) - {key}) for key in self.network]
+            hint = next(
+                (
+                    text
+                    for key, text in zip(self.network, near, strict=True)
+                    if text and f"`{key}`" in str(error)
+                ),
+                "",
+            )
+            raise InvalidInputError(f"In the network of {self.name!r}: {error}{hint}") from error
 
 
 OWN = {"checkpoint", "validation", "callbacks", "trunk", "verbose"}  # of a network
@@ -113,7 +125,7 @@ class Plan:
     baseline : str
         The method that others are compared with.
     main : str
-        The method whose quartile tables are made.
+        The method whose quartile tables are made; by default the first besides the baseline.
     tolerances, gaps : tuple of float
         The common grid of tolerances; the gaps at which accuracy is matched.
     confidence : float
@@ -162,9 +174,12 @@ class Plan:
             if not values or len(set(values)) < len(values):
                 raise InvalidInputError(f"`{kind}` must hold different entries, got {values!r}.")
         names = tuple(method.name for method in self.methods)
+        if not self.baseline:
+            object.__setattr__(self, "baseline", names[0])
+        if not self.main:
+            others = [m.name for m in self.methods if m.name != self.baseline and not m.seed_offset]
+            object.__setattr__(self, "main", (others or [self.baseline])[0])
         for role in ("baseline", "main"):
-            if not getattr(self, role):
-                object.__setattr__(self, role, names[0])
             _one_of(getattr(self, role), role, names)
         for kind, values in (("tolerances", self.tolerances), ("gaps", self.gaps)):
             if not values or not np.all((np.array(values) >= 0) & (np.array(values) <= 1)):
@@ -249,7 +264,7 @@ def keep_plan(source: str | Path, path: Path) -> None:
 
 def make_plan(data: dict[str, Any]) -> Plan:
     """A plan from plain data, as TOML has it."""
-    _known(data, {f.name for f in fields(Plan)}, "key of a plan")
+    _known(data, {f.name for f in fields(Plan)}, "keys of a plan")
     missing = [name for name in ("title", "datasets", "methods", "seeds") if name not in data]
     if missing:
         raise InvalidInputError(f"`plan` must have {', '.join(missing)}, got none.")
@@ -260,7 +275,7 @@ def make_plan(data: dict[str, Any]) -> Plan:
     values["methods"] = tuple(_method(item, data["methods"]) for item in data["methods"])
     if "cost" in data:
         _kind(data["cost"], dict, "cost")
-        _known(data["cost"], {f.name for f in fields(Cost)}, "key of `cost`")
+        _known(data["cost"], {f.name for f in fields(Cost)}, "keys of `cost`")
         values["cost"] = Cost(**data["cost"])
     return Plan(**values)
 
@@ -268,7 +283,7 @@ def make_plan(data: dict[str, Any]) -> Plan:
 def _method(item: dict[str, Any], others: list[dict[str, Any]]) -> Method:
     """A method; ``same_as`` takes another's entries over."""
     names = {f.name for f in fields(Method)}
-    _known(item, names | {"same_as"}, "key of a method")
+    _known(item, names | {"same_as"}, "keys of a method")
     item = dict(item)
     if "same_as" in item:
         model = item.pop("same_as")
@@ -301,14 +316,14 @@ def _known(given: Iterable[str], allowed: Iterable[str], what: str) -> None:
     for key in given:
         if key not in names:
             raise InvalidInputError(
-                f"`{key}` must be a {what}: {', '.join(names)}.{_nearest(key, names)}"
+                f"`{key}` must be one of the {what}: {', '.join(names)}.{_nearest(key, names)}"
             )
 
 
 def _one_of(value: Any, name: str, allowed: tuple[str, ...]) -> None:
     if value not in allowed:
         raise InvalidInputError(
-            f"`{name}` must be one of {', '.join(allowed)}, got {value!r}."
+            f"`{name}` must be one of {', '.join(map(repr, allowed))}, got {value!r}."
             + _nearest(str(value), allowed)
         )
 

@@ -409,16 +409,14 @@ def verdict(claim: Claim) -> str:
     more = f"plain {tables.interval(found, spec)}; {found.seeds} seeds"
     holm = "Holm p below 0.001" if claim.adjusted < 0.001 else f"Holm p {claim.adjusted:.3f}"
     if claim.excludes_zero:
-        lost = "" if claim.adjusted <= 1 - LEVEL else ", so no longer over all comparisons"
-        told = (
-            f"supported, in favour of {claim.better} ({between}, which excludes 0; {more}; "
-            f"{holm}{lost})"
-        )
+        alone = claim.adjusted > 1 - LEVEL
+        word = "supported by itself but not over all comparisons" if alone else "supported"
+        told = f"{word}, in favour of {claim.better} ({between}, which excludes 0; {more}; {holm})"
     else:
         seen = f"{number(sure.seen, spec.lstrip('+'))}{unit}"
         told = (
-            f"not shown ({between}; {more}; a difference of {seen} would have been seen with "
-            f"{POWER:.0%} power; {holm})"
+            f"no difference established ({between}; {more}; a difference of {seen} would have been "
+            f"seen with {POWER:.0%} power; {holm})"
         )
     if claim.null is not None:
         null = f"{tables.plus_minus(claim.null.mean, claim.null.error, spec)}{unit}"

@@ -180,9 +180,11 @@ def _told(
     record: dict[str, Any], done: int, total: int, running: int, start: float
 ) -> dict[str, Any]:
     config = record["config"]
-    words = (config["dataset"], config["method"]["name"], f"seed {config['seed']}")
+    kind = "cost of " if config["kind"] == "cost" else ""
+    words = (kind + config["dataset"], config["criterion"], config["method"]["name"])
     return {
-        "trial": " ".join(words) + (" failed" if "error" in record else ""),
+        "trial": f"{', '.join(words)}, seed {config['seed']}"
+        + (" failed" if "error" in record else ""),
         "done": done,
         "total": total,
         "running": running,

@@ -137,9 +137,9 @@ class FamilyClassifier(DialClassifier):
         selected = frontier.states.read(states)[1].sum(axis=(1, 2))
         if np.isin(selected, (0, frontier.rows.sum())).any():
             warn(
-                "a setting that this tolerance leads to decides alike for every calibration row: "
-                "its gap is 0, and it tells nobody from anybody; FairBayes on the same rows may "
-                "keep more accuracy at this tolerance",
+                "a setting that this tolerance leads to decides the same for every calibration "
+                "row: that is how its gap is 0; FairBayes on the same rows may keep more accuracy "
+                "at this tolerance",
                 FairdialWarning,
             )
 
