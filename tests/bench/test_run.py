@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from fairdial import InvalidInputError
+from fairdial import InvalidInputError, MissingExtraError
 from fairdial.bench.plan import Plan, make_plan, read_plan
 from fairdial.bench.run import run, status
 from fairdial.bench.store import Store, code_version, config_key
@@ -228,6 +228,23 @@ def test_a_dask_cluster_gives_the_same_records(
         found = run(plan, store, backend="dask", scheduler=cluster.scheduler_address)
     assert found.missing == 0
     assert results(store, plan) == results(whole, plan)
+
+
+@pytest.mark.filterwarnings("ignore")  # of ray's own
+def test_ray_gives_the_same_records(straight: tuple[Plan, Store], tmp_path: Path) -> None:
+    pytest.importorskip("ray")
+    plan, whole = straight
+    store = Store(tmp_path)
+    assert run(plan, store, backend="ray", n_jobs=2).missing == 0
+    assert results(store, plan) == results(whole, plan)
+
+
+def test_a_missing_library_of_a_backend_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "ray", None)
+    with pytest.raises(MissingExtraError, match="pip install ray"):
+        run(reduced(), Store(tmp_path), backend="ray")
 
 
 def test_a_scheduler_needs_a_cluster(tmp_path: Path) -> None:

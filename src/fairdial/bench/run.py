@@ -91,8 +91,7 @@ def run(
     with reporter or Silent() as shown:
         start, total = time.perf_counter(), len(missing)
         with _backend(backend, scheduler, n_jobs) as jobs:
-            driver = os.getpid() if backend == "loky" else None
-            for done, record in enumerate(_records(studies, jobs, driver), start=1):
+            for done, record in enumerate(_records(studies, backend, jobs), start=1):
                 store.write(record)
                 shown.advance(_told(record, done, total, min(jobs, len(studies) - done), start))
         for done, config in enumerate(costs, start=len(studies) + 1):  # one at a time
@@ -102,12 +101,19 @@ def run(
     return status(plan, store)
 
 
-def _records(
-    configs: list[dict[str, Any]], jobs: int, driver: int | None
-) -> Iterator[dict[str, Any]]:
-    if jobs == 1:
+def _records(configs: list[dict[str, Any]], backend: str, jobs: int) -> Iterator[dict[str, Any]]:
+    """Records as they come."""
+    if backend == "ray":  # its joblib backend gives results only when all are there
+        ray = _need("ray", "ray")
+        task = ray.remote(num_cpus=1)(run_trial)
+        waiting = [task.remote(config) for config in configs]
+        while waiting:
+            ready, waiting = ray.wait(waiting, num_returns=1)
+            yield ray.get(ready[0])
+    elif jobs == 1:
         yield from map(run_trial, configs)
     elif configs:
+        driver = os.getpid() if backend == "loky" else None
         yield from Parallel(n_jobs=jobs, return_as="generator_unordered", batch_size=1)(
             delayed(_watched_trial)(config, driver) for config in configs
         )
@@ -155,14 +161,11 @@ def _backend(name: str, scheduler: str | None, n_jobs: int | None) -> Iterator[i
                 )
             yield max(n_jobs or len(threads), 2)
     else:
-        ray, register = _need("ray", "ray"), _need("ray.util.joblib", "ray")
+        ray = _need("ray", "ray")
         os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
         ray.init(address=scheduler, num_cpus=None if scheduler else n_jobs, log_to_driver=False)
         try:
-            register.register_ray()
-            with parallel_config("ray"):
-                cores = int(ray.cluster_resources().get("CPU", 1))
-                yield max(n_jobs or cores, 2)
+            yield int(ray.cluster_resources().get("CPU", 1))
         finally:
             ray.shutdown()
 
