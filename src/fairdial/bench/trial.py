@@ -108,7 +108,7 @@ def make_model(config: dict[str, Any], parts: Parts) -> Any:
         arguments["estimator"] = _scorer(method["scorer"], seed)
     else:
         place = "estimator" if method["estimator"] == "FairBayes" else "network"
-        network = _default_network(method["estimator"])
+        network = kind._default_network() if issubclass(kind, FamilyClassifier) else Network()
         if method["settings"] == "paper":
             inputs = TableEncoder().fit(parts.fit.X).n_features_out_
             arguments = paper_settings(
@@ -123,10 +123,6 @@ def make_model(config: dict[str, Any], parts: Parts) -> Any:
         arguments["targets"] = config["settings"]
     arguments |= _tuples(method["arguments"])
     return kind(criterion=config["criterion"], calibration=None, random_state=seed, **arguments)
-
-
-def _default_network(estimator: str) -> Network:
-    return Network(members=1) if estimator in ("EPO", "FairBiNN") else Network()
 
 
 def _tuples(values: dict[str, Any]) -> dict[str, Any]:

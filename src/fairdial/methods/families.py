@@ -15,10 +15,10 @@ from numpy.typing import NDArray
 
 from fairdial._validation import check_count
 from fairdial.criteria import criterion as find_criterion
-from fairdial.errors import FairdialWarning, InvalidInputError, warn
+from fairdial.errors import FairdialWarning, warn
 from fairdial.frontier import Certificate
 from fairdial.methods.base import DialClassifier, Floats
-from fairdial.methods.network import Network
+from fairdial.methods.network import Network, chosen_network
 from fairdial.methods.rows import Codes
 from fairdial.paths import count_for
 from fairdial.sweeping import check_counts, count_cells, count_selected, measure_counts
@@ -48,13 +48,7 @@ class FamilyClassifier(DialClassifier):
 
     def _network(self) -> Network:
         """The settings of what is trained."""
-        if self.network is None:
-            return self._default_network()
-        if not isinstance(self.network, Network):
-            raise InvalidInputError(
-                f"`network` must be a Network or None, got {type(self.network).__name__}."
-            )
-        return self.network
+        return chosen_network(self.network, self._default_network())
 
     @staticmethod
     @abstractmethod

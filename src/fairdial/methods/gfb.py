@@ -11,7 +11,7 @@ from fairdial._validation import check_choice, check_count
 from fairdial.criteria import Criterion
 from fairdial.criteria import criterion as find_criterion
 from fairdial.errors import InvalidInputError, TrainingWarning, warn
-from fairdial.methods.network import Network, fit_scorer, torch_module
+from fairdial.methods.network import Network, chosen_network, fit_scorer, torch_module
 from fairdial.methods.thresholds import ThresholdClassifier
 
 WILD = 1.5  # a residual above this: w is running away, not inert
@@ -150,7 +150,7 @@ class GFB(ThresholdClassifier):
                 "FairBayes takes any number."
             )
         steps, masoba = torch_module("steps"), torch_module("masoba")
-        network = self.network if self.network is not None else Network()
+        network = chosen_network(self.network, Network())
         rate = find_criterion(self.criterion).rates[0]
         weight = self.weight if len(rows.names) == 2 else 1.0
 
@@ -201,10 +201,7 @@ class GFB(ThresholdClassifier):
                 f"`head_rate` must be positive or None, got {self.head_rate!r}."
             )
         check_count(self.warm_epochs, "warm_epochs", least=0)
-        if self.network is not None and not isinstance(self.network, Network):
-            raise InvalidInputError(
-                f"`network` must be a Network or None, got {type(self.network).__name__}."
-            )
+        chosen_network(self.network, Network())
 
     def _warn_of_its_workings(self) -> None:
         """Say when the method isn't doing what it is meant to do."""

@@ -181,6 +181,17 @@ class Network(BaseEstimator):  # type: ignore[misc]
             raise InvalidInputError("`shared` must be False with a `trunk` of your own, got True.")
 
 
+def chosen_network(network: Any, default: Network) -> Network:
+    """The network that an estimator was given, or its default."""
+    if network is None:
+        return default
+    if not isinstance(network, Network):
+        raise InvalidInputError(
+            f"`network` must be a Network or None, got {type(network).__name__}."
+        )
+    return network
+
+
 def prepare_fit(model: DialClassifier, network: Network, rows: FitRows) -> tuple[Any, int]:
     """Rows of a fit as a network's inputs, with validation rows held out; and the seed."""
     if issparse(rows.X):
