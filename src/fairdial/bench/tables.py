@@ -105,8 +105,8 @@ def methods_table(study: Study) -> Table:
         "Methods and their settings.",
         ("method", "estimator", "settings", "changed", "trials done", "failed"),
         tuple(lines),
-        note="A null row repeats a method with another seed for its weights and batches: what "
-        "differs there is noise."
+        note="A null row repeats a method with another seed for its weights, batches and "
+        "validation rows: what differs there is noise."
         if nulls
         else "",
     )
