@@ -61,7 +61,7 @@ class Environment:
 
 MAIN = Environment(
     ".venv",
-    ("-e", ".[plot,test,torch]", "-c", "constraints.txt"),
+    ("-e", ".[all,test]", "-c", "constraints.txt"),
     ("pyproject.toml", "constraints.txt"),
 )
 PEERS = Environment(

@@ -15,7 +15,8 @@ import pytest
 import fairdial
 
 ROOT = Path(__file__).resolve().parents[1]
-EXTRAS = {"all", "bench", "dist", "docs", "onnx", "peers", "plot", "serve", "test", "torch"}
+USED = {"bench", "dist", "images", "large", "onnx", "plot", "save", "serve", "torch"}
+EXTRAS = USED | {"all", "docs", "peers", "tarte", "test"}
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 
 
@@ -91,7 +92,7 @@ def test_the_version_is_the_same_everywhere(metadata):
 def test_all_is_every_extra_that_users_run():
     (everything,) = PROJECT["optional-dependencies"]["all"]
     named = everything.removeprefix("fairdial[").removesuffix("]").split(",")
-    assert set(named) == EXTRAS - {"all", "docs", "peers", "test"}
+    assert set(named) == USED
 
 
 def constraints() -> dict[str, str]:
