@@ -43,7 +43,14 @@ EXPORTED = {
         "proba_to_logits",
         "sweep",
     ],
-    "fairdial.datasets": ["Dataset", "GaussianLaw", "load_adult", "load_compas", "make_gaussian"],
+    "fairdial.datasets": [
+        "Dataset",
+        "GaussianLaw",
+        "Pictures",
+        "load_adult",
+        "load_compas",
+        "make_gaussian",
+    ],
 }
 
 

@@ -69,7 +69,7 @@ class TestConstruction:
     @pytest.mark.parametrize(
         ("changed", "message"),
         [
-            ({"X": [[0], [1], [2], [3]]}, "`X` must be a pandas DataFrame, got list"),
+            ({"X": [[0], [1], [2], [3]]}, "`X` must be a pandas DataFrame or Pictures, got list"),
             ({"X": pd.DataFrame({"x": []})}, "`X` must hold at least one row"),
             ({"y": [0, 1, 0]}, "`X` and `y` must describe the same rows, got 4 and 3"),
             ({"groups": ["a"] * 5}, "`X` and `groups` must describe the same rows, got 4 and 5"),

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 
-from fairdial.datasets import Dataset, load_adult, load_compas, make_gaussian
+from fairdial.datasets import Dataset, Pictures, load_adult, load_compas, make_gaussian
 from fairdial.errors import FairdialError, InvalidInputError
 
 
@@ -86,19 +86,24 @@ def split(name: str, seed: int, rows: int | None = None) -> Parts:
     data = _sample(SOURCES[name].read(), rows)
     parts = data.paper_split(seed)
     fit = Dataset(
-        pd.concat([parts.train.X, parts.validation.X]),
+        _joined(parts.train.X, parts.validation.X),
         np.concatenate([parts.train.y, parts.validation.y]),
         np.concatenate([parts.train.groups, parts.validation.groups]),
         name=name,
     )
     share = len(parts.validation) / len(fit)
     calibration = parts.calibration
-    calibration = Dataset(calibration.X.copy(), calibration.y, calibration.groups, name=name)
+    if isinstance(calibration.X, pd.DataFrame):
+        calibration = Dataset(calibration.X.copy(), calibration.y, calibration.groups, name=name)
 
     def read() -> Dataset:
         return _sample(SOURCES[name].read(), rows).paper_split(seed).test
 
     return Parts(fit, share, calibration, SealedRows(read))
+
+
+def _joined(first: pd.DataFrame | Pictures, second: pd.DataFrame | Pictures) -> Any:
+    return first.join(second) if isinstance(first, Pictures) else pd.concat([first, second])
 
 
 def _sample(data: Dataset, rows: int | None) -> Dataset:

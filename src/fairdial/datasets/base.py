@@ -1,4 +1,4 @@
-"""A table with labels and groups, and the two ways it is divided."""
+"""Rows with labels and groups, and the two ways they are divided."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from fairdial._validation import (
     check_scores,
     encode_groups,
 )
+from fairdial.datasets.pictures import Pictures
 from fairdial.errors import InvalidInputError
 
 Rows = NDArray[np.intp]
@@ -42,9 +43,9 @@ class Dataset:
 
     Parameters
     ----------
-    X : pandas.DataFrame of shape (n, d)
+    X : pandas.DataFrame of shape (n, d), or Pictures
         The features. Row labels are kept by :meth:`subset` and the splits, so that a row can
-        be followed back to its source.
+        be followed back to its source; those of pictures are their ``places``.
     y : array-like of shape (n,)
         Labels 0 and 1.
     groups : array-like of shape (n,), or DataFrame
@@ -57,6 +58,10 @@ class Dataset:
         1 means; shown by :meth:`describe`.
     logits : array-like of shape (n,), optional
         The true log-odds of a label of 1, where the law of the rows is known.
+    clusters : array-like of shape (n,), optional
+        Rows with the same value belong together, such as copies of one picture:
+        :meth:`split` and :meth:`paper_split` never part them. Whole numbers stay as they are,
+        other values are numbered.
 
     Examples
     --------
@@ -71,7 +76,7 @@ class Dataset:
     (4, 4)
     """
 
-    X: pd.DataFrame
+    X: pd.DataFrame | Pictures
     y: NDArray[np.int64]
     groups: NDArray[np.str_]
     name: str = "data"
@@ -80,10 +85,13 @@ class Dataset:
     preparation: str = ""
     label: str = ""
     logits: NDArray[np.float64] | None = None
+    clusters: NDArray[np.int64] | None = None
 
     def __post_init__(self) -> None:
-        if not isinstance(self.X, pd.DataFrame):
-            raise InvalidInputError(f"`X` must be a pandas DataFrame, got {type(self.X).__name__}.")
+        if not isinstance(self.X, (pd.DataFrame, Pictures)):
+            raise InvalidInputError(
+                f"`X` must be a pandas DataFrame or Pictures, got {type(self.X).__name__}."
+            )
         if len(self.X) == 0:
             raise InvalidInputError("`X` must hold at least one row, got 0 rows.")
         y = check_labels(self.y)
@@ -96,6 +104,10 @@ class Dataset:
             logits = check_scores(self.logits)
             check_same_length(self.X, logits, ("X", "logits"))
             object.__setattr__(self, "logits", logits.astype(np.float64))
+        if self.clusters is not None:
+            clusters = _numbers(self.clusters)
+            check_same_length(self.X, clusters, ("X", "clusters"))
+            object.__setattr__(self, "clusters", clusters)
 
     def __len__(self) -> int:
         return len(self.y)
@@ -103,9 +115,15 @@ class Dataset:
     def __repr__(self) -> str:
         names, counts = np.unique(self.groups, return_counts=True)
         groups = ", ".join(f"{name} {count}" for name, count in zip(names, counts, strict=True))
-        width = self.X.shape[1]
-        columns = f"{width} column" + "s" * (width != 1)
-        return f"Dataset({self.name!r}, {len(self)} rows, {columns}, groups: {groups})"
+        return f"Dataset({self.name!r}, {self._size()}, groups: {groups})"
+
+    def _size(self) -> str:
+        """How many rows of which kind, in words."""
+        if isinstance(self.X, Pictures):
+            _, _, height, width = self.X.shape
+            return f"{len(self)} picture" + "s" * (len(self) != 1) + f" of {height} x {width}"
+        columns = int(self.X.shape[1])
+        return f"{len(self)} rows, {columns} column" + "s" * (columns != 1)
 
     def describe(self) -> str:
         """Plain text: the source, the terms, what was done, and the groups.
@@ -122,8 +140,7 @@ class Dataset:
         group 1    419  0.419    0.611
         all       1000  1.000    0.442
         """
-        width = self.X.shape[1]
-        lines = [f"{self.name}: {len(self)} rows, {width} column" + "s" * (width != 1)]
+        lines = [f"{self.name}: {self._size()}"]
         told = {
             "Label 1": self.label,
             "Source": self.source,
@@ -154,14 +171,18 @@ class Dataset:
         rows = self._positions(index)
         return replace(
             self,
-            X=self.X.iloc[rows],
+            X=self.X[rows] if isinstance(self.X, Pictures) else self.X.iloc[rows],
             y=self.y[rows],
             groups=self.groups[rows],
             logits=None if self.logits is None else self.logits[rows],
+            clusters=None if self.clusters is None else self.clusters[rows],
         )
 
     def split(self, test_size: float = 0.2, random_state: int = 0) -> tuple[Dataset, Dataset]:
         """Divide the rows at random into two parts, group by group and label by label.
+
+        A cluster goes as a whole where its first row goes, so that sizes are then met to within
+        the size of a cluster for each label of a group.
 
         Parameters
         ----------
@@ -191,6 +212,7 @@ class Dataset:
 
         Inside every group, and by label: 10% of the rows for the test, 10% of the rest for
         validation, 20% of what is left for calibration, each rounded up; the others train.
+        Clusters stay together as in :meth:`split`.
 
         Parameters
         ----------
@@ -233,27 +255,52 @@ class Dataset:
     def _parts(
         self, shares: Sequence[float], random_state: int, name: str = "random_state"
     ) -> list[Rows]:
-        """Cut off one part after the other, each a share of the rest; the last is what is left."""
+        """Cut off one part after the other, each a share of the rest; the last is what is left.
+
+        Clusters (single rows, if there are none) are drawn as rows of the group and label that
+        their first row has, and each falls into the part in which its first row comes to lie.
+        """
         rng = np.random.default_rng(check_count(random_state, name, least=0))
-        parts: list[list[Rows]] = [[] for _ in range(len(shares) + 1)]
+        cluster, first = self._clusters()
+        weights = np.bincount(cluster)
+        groups, y = self.groups[first], self.y[first]
+        part = np.zeros(len(first), np.intp)
         small = []
-        for group in np.unique(self.groups).tolist():
-            inside = self.groups == group
-            cells = [np.flatnonzero(inside & (self.y == label)) for label in (0, 1)]
-            sizes = _part_sizes([len(cell) for cell in cells], shares)  # (parts - 1, labels)
+
+        def deal(cell: Rows, cuts: Rows) -> bool:
+            """Shuffle the clusters of a cell and cut; whether each part got one (if there are)."""
+            order = rng.permutation(cell)
+            before = np.cumsum(weights[order]) - weights[order]
+            part[order] = np.searchsorted(cuts, before, side="right")
+            return len(np.unique(part[order])) in (0, len(shares) + 1)
+
+        for group in np.unique(groups).tolist():
+            inside = groups == group
+            cells = [np.flatnonzero(inside & (y == label)) for label in (0, 1)]
+            counts = [int(weights[cell].sum()) for cell in cells]
+            sizes = _part_sizes(counts, shares)
             if sizes is None:
-                small.append(f"{group!r} ({len(cells[0])} and {len(cells[1])})")
-                continue
-            for cell, cuts in zip(cells, np.cumsum(sizes, axis=0).T, strict=True):
-                for part, rows in zip(parts, np.split(rng.permutation(cell), cuts), strict=True):
-                    part.append(rows)
+                met = [False]
+            else:
+                cuts = np.cumsum(sizes, axis=0).T
+                met = [deal(*cell) for cell in zip(cells, cuts, strict=True)]
+            if not all(met):
+                small.append(f"{group!r} ({counts[0]} and {counts[1]})")
         if small:
             raise InvalidInputError(
                 "`groups`: every label of a group must have rows in each part; too few rows with "
-                f"label 0 and 1 are in {', '.join(small)}. Merge small groups, or leave them out "
-                "with subset()."
+                f"label 0 and 1 are in {', '.join(small)}"
+                + ", or too few clusters" * (self.clusters is not None)
+                + ". Merge small groups, or leave them out with subset()."
             )
-        return [np.sort(np.concatenate(part)) for part in parts]
+        return [np.flatnonzero(part[cluster] == k) for k in range(len(shares) + 1)]
+
+    def _clusters(self) -> tuple[Rows, Rows]:
+        """(n,) cluster of each row, numbered as they appear, and the first row of each."""
+        if self.clusters is None:
+            return np.arange(len(self)), np.arange(len(self))
+        cluster = pd.factorize(self.clusters)[0].astype(np.intp)
+        return cluster, np.unique(cluster, return_index=True)[1]
 
 
 def _part_sizes(counts: list[int], shares: Sequence[float]) -> list[list[int]] | None:
@@ -286,3 +333,17 @@ def _names(groups: Any) -> NDArray[np.str_]:
     codes, names = encode_groups(groups)
     table: NDArray[np.str_] = np.array([str(name) for name in names])
     return np.take(table, codes)
+
+
+def _numbers(clusters: Any) -> NDArray[np.int64]:
+    """A whole number for each row's cluster."""
+    given = as_vector(clusters, "clusters")
+    if np.issubdtype(given.dtype, np.integer):
+        return given.astype(np.int64)
+    codes: NDArray[np.int64] = pd.factorize(given)[0].astype(np.int64)
+    if (codes < 0).any():
+        raise InvalidInputError(
+            f"`clusters` must name a cluster for every row, got {int((codes < 0).sum())} missing "
+            f"values (the first in row {int(np.argmax(codes < 0))})."
+        )
+    return codes

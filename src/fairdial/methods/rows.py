@@ -40,7 +40,10 @@ class FitRows:
 
 
 def hold_out(cells: Rows, share: float, rng: np.random.RandomState) -> Rows:
-    """A share of every group and label, rounded up; one row of each stays."""
+    """A share of every group and label, rounded up; one row of each stays.
+
+    Rows are drawn one by one: copies of a row (``clusters`` of a data set) may be parted here.
+    """
     held = [np.zeros(0, np.intp)]
     for cell in np.unique(cells):
         places = rng.permutation(np.flatnonzero(cells == cell))
