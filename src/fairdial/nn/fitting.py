@@ -18,12 +18,13 @@ from torch import Tensor, nn
 
 from fairdial._version import __version__
 from fairdial.criteria import Criterion
+from fairdial.datasets.pictures import Pictures
 from fairdial.encoders import TableEncoder
 from fairdial.errors import InvalidInputError
 from fairdial.frontier import Frontier
 from fairdial.metrics import hypervolume
 from fairdial.nn.nets import DialNet, Film, Head, MLPTrunk, ModuleStack
-from fairdial.nn.rows import DatasetRows, PairedBatches, Rows, TensorRows
+from fairdial.nn.rows import DatasetRows, PairedBatches, PictureRows, Rows, TensorRows
 from fairdial.nn.scorer import score_rows
 from fairdial.nn.steps import Step
 from fairdial.nn.training import Progress, train
@@ -167,9 +168,11 @@ def find_device(name: str) -> torch.device:
 
 
 def as_rows(X: Any, encoder: Any, device: torch.device) -> Rows:
-    """Rows that batches can be taken from: encoded tables, tensors, torch Datasets."""
+    """Rows that batches can be taken from: encoded rows, pictures, tensors, torch Datasets."""
     if isinstance(X, torch.utils.data.Dataset):
         return DatasetRows(X, device)
+    if isinstance(X, Pictures) and encoder is None:
+        return PictureRows(X, device)
     if encoder is not None:
         features = torch.from_numpy(np.ascontiguousarray(encoder.transform(X), np.float32))
     elif isinstance(X, Tensor):
@@ -191,8 +194,13 @@ def fit_encoder(choice: Any, X: Any, train: Indices) -> Any:
     if isinstance(X, (Tensor, torch.utils.data.Dataset)) or choice is None:
         return None
     if choice == "auto":
+        if isinstance(X, Pictures):
+            return None
         choice = TableEncoder()
-    part = X.iloc[train] if isinstance(X, pd.DataFrame) else np.asarray(X)[train]
+    if isinstance(X, Pictures):
+        part: Any = X[train]
+    else:
+        part = X.iloc[train] if isinstance(X, pd.DataFrame) else np.asarray(X)[train]
     return clone(choice).fit(part)
 
 
@@ -317,6 +325,11 @@ def prepare(
     device = find_device(network.device)
     if encoder is None:
         encoder = fit_encoder(network.encoder, data.X, data.train)
+    if isinstance(data.X, Pictures) and encoder is None and network.trunk is None:
+        raise InvalidInputError(
+            "`network` must have a `trunk` for pictures, such as ResNet18, or an `encoder`, such "
+            "as ResNetEncoder, got neither."
+        )
     return Prepared(data, criterion, encoder, as_rows(data.X, encoder, device), device)
 
 

@@ -338,6 +338,11 @@ class DialNet(nn.Module):
         """Nets of one member."""
         return 1 if self.shared else self.groups
 
+    @property
+    def head_dtype(self) -> torch.dtype:
+        """Precision of the logits; the trunk's may be lower."""
+        return next(self.head.parameters()).dtype
+
     def arrange(self, x: Tensor) -> Tensor:
         """Paired rows (G, B, ...) as the stack's inputs (S, B', ...)."""
         if self.shared:
@@ -384,7 +389,8 @@ class DialNet(nn.Module):
     def features_of(self, x: Tensor, group: int, run: int | None = None) -> Tensor:
         """(n, ...) rows of one group -> (M, n, f) features of an unmodulated trunk."""
         nets, count = self._nets(group, run)
-        return self.trunk(self._marked(x, group).expand(count, *[-1] * x.ndim), nets)  # type: ignore[no-any-return]
+        features: Tensor = self.trunk(self._marked(x, group).expand(count, *[-1] * x.ndim), nets)
+        return features.to(self.head_dtype)
 
     def _marked(self, x: Tensor, group: int) -> Tensor:
         """Rows of one group as the nets' input, (1, n, ...)."""
@@ -411,11 +417,13 @@ class DialNet(nn.Module):
         trunk: list[Modulation] = []
         head: list[Modulation] = []
         if condition is not None:
-            number = x.new_full((self.members * self.copies,), condition)
+            size = (self.members * self.copies,)
+            number = torch.full(size, condition, dtype=self.head_dtype, device=x.device)
             trunk, head = self._films(number, nets)
         if not features:
             stack = self._marked(x, group).expand(count, *[-1] * x.ndim)
             x = self.trunk(stack, nets, trunk) if trunk else self.trunk(stack, nets)
+            x = x.to(self.head_dtype)
         logits: Tensor = self.head(x, nets, head)
         return logits
 

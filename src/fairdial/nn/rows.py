@@ -10,7 +10,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from fairdial.datasets.pictures import Pictures
 from fairdial.errors import InvalidInputError
+
+BRIGHTEST = 255.0  # of a pixel
 
 
 class Rows(Protocol):
@@ -53,6 +56,26 @@ class DatasetRows:
         if not bool(torch.isfinite(taken).all()):
             raise InvalidInputError("`X` must hold finite numbers, got NaN or infinity (inf).")
         return taken.to(self.device)
+
+
+class PictureRows:
+    """Pictures, normalised when they are taken: the pixels stay where they are."""
+
+    def __init__(self, pictures: Pictures, device: torch.device) -> None:
+        self.pictures, self.device = pictures, device
+        mean, std = (
+            torch.tensor(values, device=device).view(-1, 1, 1)
+            for values in (pictures.mean, pictures.std)
+        )
+        self._scale, self._shift = 1.0 / (BRIGHTEST * std), -mean / std
+
+    def __len__(self) -> int:
+        return len(self.pictures)
+
+    def take(self, index: Tensor) -> Tensor:
+        """(b, 3, h, w) the pictures at these positions."""
+        pixels = torch.from_numpy(self.pictures.uint8(index.cpu().numpy())).to(self.device)
+        return torch.addcmul(self._shift, pixels.float(), self._scale)
 
 
 class PairedBatches:

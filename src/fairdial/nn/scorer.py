@@ -9,12 +9,14 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
+from torch import Tensor, nn
 
 from fairdial.nn.nets import DialNet, ModuleStack
 from fairdial.nn.rows import Rows, TensorRows
 
 ROWS_AT_ONCE = 4096
+PICTURES_AT_ONCE = 256  # rows of a trunk of one's own: their features may take much memory
+CONVOLUTIONS = (nn.Conv1d, nn.Conv2d, nn.Conv3d)
 Floats = NDArray[np.float64]
 
 
@@ -27,7 +29,7 @@ def score_runs(
     run: int | None = None,
     condition: float | None = None,
     features: bool = False,
-    at_once: int = ROWS_AT_ONCE,
+    at_once: int | None = None,
 ) -> NDArray[np.floating[Any]]:
     """(R, n) mean logits of each run's members, each row by its group's net, evaluating.
 
@@ -44,30 +46,60 @@ def score_runs(
     condition : float, optional
         The number that modulates the net, where one does.
     features : bool
-        The rows are features of the trunk already.
-    at_once : int
+        The rows are features of the trunk already, as :func:`trunk_features` gives them.
+    at_once : int, optional
         Rows of a batch.
     """
     runs = net.runs if run is None else 1
-    dtype = next(net.parameters()).dtype
-    kind = np.float64 if dtype == torch.float64 else np.float32
+    kind = np.float64 if net.head_dtype == torch.float64 else np.float32
     scores: NDArray[np.floating[Any]] = np.empty((runs, len(groups)), kind)
+    at_once = at_once or (ROWS_AT_ONCE if features else _at_once(net))
     with evaluating(net):
         for a, index in _batches(groups, net.groups, at_once):
-            x = rows.take(torch.as_tensor(index)).to(dtype)
             if features:
-                x = x.transpose(0, 1)  # (M, b, f)
-            logits = net.of_group(x, a, run, condition, features=features)
-            scores[:, index] = logits.view(runs, -1, len(index)).mean(dim=1).cpu().numpy()
+                x = rows.take(torch.as_tensor(index)).to(net.head_dtype).transpose(0, 1)
+            else:
+                x = _inputs(net, rows, index)
+            logits = net.of_group(x, a, run, condition, features=features)[:, : len(index)]
+            scores[:, index] = logits.reshape(runs, -1, len(index)).mean(dim=1).cpu().numpy()
     return scores
 
 
 def score_rows(
-    net: DialNet, rows: Rows, groups: NDArray[Any], *, at_once: int = ROWS_AT_ONCE
+    net: DialNet, rows: Rows, groups: NDArray[Any], *, at_once: int | None = None
 ) -> NDArray[np.floating[Any]]:
     """(n,) mean logits of the members, each row by its group's net, in evaluation mode."""
     scores: NDArray[np.floating[Any]] = score_runs(net, rows, groups, at_once=at_once)[0]
     return scores
+
+
+@torch.no_grad()
+def trunk_features(net: DialNet, rows: Rows, groups: NDArray[Any]) -> TensorRows:
+    """(n, M, f) features of a trunk that isn't modulated, so that it runs once."""
+    parts: list[Tensor] = []
+    places: list[NDArray[np.intp]] = []
+    with evaluating(net):
+        for a, index in _batches(groups, net.groups, _at_once(net)):
+            found = net.features_of(_inputs(net, rows, index), a)[:, : len(index)]
+            parts.append(found.transpose(0, 1))
+            places.append(index)
+    order = np.argsort(np.concatenate(places))
+    return TensorRows(torch.cat(parts)[torch.as_tensor(order)])
+
+
+def _at_once(net: DialNet) -> int:
+    return PICTURES_AT_ONCE if isinstance(net.trunk, ModuleStack) else ROWS_AT_ONCE
+
+
+def _inputs(net: DialNet, rows: Rows, index: NDArray[np.intp]) -> Tensor:
+    """Rows in the trunk's precision; a single one twice.
+
+    Convolutions round a batch of one differently from all others, whose rows don't depend on what
+    else is in the batch.
+    """
+    if len(index) == 1:
+        index = np.repeat(index, 2)
+    return rows.take(torch.as_tensor(index)).to(next(net.parameters()).dtype)
 
 
 class evaluating:  # noqa: N801
@@ -92,15 +124,19 @@ def _batches(
             yield a, places[start : start + at_once]
 
 
-def _in_float64(net: DialNet) -> DialNet:
-    return copy.deepcopy(net).double().eval()
+def in_float64(net: DialNet) -> DialNet:
+    """A copy that evaluates in float64; convolutions stay in float32, being four times slower."""
+    fine = copy.deepcopy(net).double().eval()
+    if any(isinstance(module, CONVOLUTIONS) for module in fine.trunk.modules()):
+        fine.trunk.float()
+    return fine
 
 
 class NetScorer:
     """A trained network in float64: a row's score depends on its batch by rounding alone."""
 
     def __init__(self, net: DialNet, encode: Callable[[Any], Rows]) -> None:
-        self.net, self.encode = _in_float64(net), encode
+        self.net, self.encode = in_float64(net), encode
 
     def logits(self, X: Any, groups: NDArray[Any]) -> Floats:
         """(n,) log-odds of the positive label."""
@@ -123,7 +159,7 @@ class RunsScorer:
     def __init__(
         self, nets: Sequence[DialNet], settings: Floats, encode: Callable[[Any], Rows]
     ) -> None:
-        self.nets = [_in_float64(net) for net in nets]
+        self.nets = [in_float64(net) for net in nets]
         self.settings, self.encode = settings, encode
         self._places = [(net, run) for net in self.nets for run in range(net.runs)]
 
@@ -156,28 +192,17 @@ class FilmScorer:
         condition: Callable[[float], float],
         encode: Callable[[Any], Rows],
     ) -> None:
-        self.net, self.condition, self.encode = _in_float64(net), condition, encode
+        self.net, self.condition, self.encode = in_float64(net), condition, encode
 
     @property
     def _cached(self) -> bool:
         """Whether the trunk is the same at all settings."""
         return isinstance(self.net.trunk, ModuleStack)
 
-    @torch.no_grad()
     def prepare(self, X: Any, groups: NDArray[Any]) -> Rows:
         """What all settings share: inputs, or the features of a trunk that isn't modulated."""
         rows = self.encode(X)
-        if not self._cached:
-            return rows
-        parts: list[Tensor] = []
-        places: list[NDArray[np.intp]] = []
-        with evaluating(self.net):
-            for a, index in _batches(groups, self.net.groups, ROWS_AT_ONCE // 16):
-                x = rows.take(torch.as_tensor(index)).double()
-                parts.append(self.net.features_of(x, a).transpose(0, 1))  # (b, M, f)
-                places.append(index)
-        order = np.argsort(np.concatenate(places))
-        return TensorRows(torch.cat(parts)[torch.as_tensor(order)])
+        return trunk_features(self.net, rows, groups) if self._cached else rows
 
     def margins(self, rows: Rows, groups: NDArray[Any], setting: float) -> Floats:
         """(n,) margins of rows at a setting."""

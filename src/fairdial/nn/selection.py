@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fairdial.nn.fitting import Held
-from fairdial.nn.nets import DialNet
-from fairdial.nn.scorer import score_runs
+from fairdial.nn.nets import DialNet, ModuleStack
+from fairdial.nn.scorer import score_runs, trunk_features
 from fairdial.nn.tradeoff import Tradeoff
 
 Floats = NDArray[np.float64]
@@ -49,8 +49,10 @@ def score_conditions(
     conditions: Sequence[float],
 ) -> dict[str, Any]:
     """Minus the mean over some weights of prediction loss + weight * gap, each at its condition."""
+    fixed = isinstance(net.trunk, ModuleStack)  # then its features are the same at all conditions
+    rows = trunk_features(net, held.rows, held.codes) if fixed else held.rows
     logits = np.concatenate(
-        [score_runs(net, held.rows, held.codes, condition=c) for c in conditions]
+        [score_runs(net, rows, held.codes, condition=c, features=fixed) for c in conditions]
     )
     figures = tradeoff_figures(logits, held, objective)
     total = figures["held_loss"] + np.asarray(weights) * figures["held_disparity"]

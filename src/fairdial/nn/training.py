@@ -66,10 +66,14 @@ class Progress:
 
 
 class Averager:
-    """Bias-corrected moving average of a net's weights over the last epochs."""
+    """Bias-corrected moving average of a net's weights over the last epochs.
+
+    Statistics of batch normalisation are averaged with the weights that they belong to.
+    """
 
     def __init__(self, net: nn.Module, horizon: float) -> None:
-        self._weights = [p for p in net.parameters() if p.is_floating_point()]
+        both = [*net.parameters(), *net.buffers()]
+        self._weights = [p for p in both if p.is_floating_point()]
         self._mean = [torch.zeros_like(p) for p in self._weights]
         self._rate = 1.0 / max(horizon, 1.0)
         self._steps = torch.zeros((), dtype=torch.float64)

@@ -1,0 +1,170 @@
+"""ResNet-18 with torchvision's names of weights, without torchvision.
+
+He et al., Deep residual learning for image recognition, 2016: a stem, four stages of two basic
+blocks, and an average over the picture.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from fairdial.errors import FairdialWarning, InvalidInputError, warn
+
+WIDTHS = (64, 128, 256, 512)  # channels of the stages
+IGNORED = ("fc.",)  # the classifier of ImageNet's classes
+OFFICIAL = "https://download.pytorch.org/models/resnet18-f37072fd.pth"
+
+
+class BasicBlock(nn.Module):
+    """Two 3 x 3 convolutions beside a shortcut."""
+
+    def __init__(self, n_in: int, n_out: int, stride: int) -> None:
+        super().__init__()
+        self.conv1 = nn.Conv2d(n_in, n_out, 3, stride, 1, bias=False)
+        self.bn1 = nn.BatchNorm2d(n_out)
+        self.conv2 = nn.Conv2d(n_out, n_out, 3, 1, 1, bias=False)
+        self.bn2 = nn.BatchNorm2d(n_out)
+        self.downsample: nn.Module | None = None
+        if stride != 1 or n_in != n_out:
+            self.downsample = nn.Sequential(
+                nn.Conv2d(n_in, n_out, 1, stride, bias=False), nn.BatchNorm2d(n_out)
+            )
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(n, c, h, w) -> (n, c', h', w')."""
+        shortcut = x if self.downsample is None else self.downsample(x)
+        y = functional.relu(self.bn1(self.conv1(x)), inplace=True)
+        return functional.relu(self.bn2(self.conv2(y)).add_(shortcut), inplace=True)
+
+
+class ResNet18(nn.Module):
+    """Pictures to features.
+
+    Parameters
+    ----------
+    weights : path or dict of Tensor, optional
+        A local file with torchvision's names of weights: ``.pth`` or ``.safetensors``; its ``fc``
+        is ignored. None: random weights, with a warning, for pictures need many more of them than
+        a pretrained net.
+    stages : tuple of int
+        Which stages' averages make the features: (4,) is the 512 of the usual ResNet; (3, 4) adds
+        the third's 256, worth more than the last on small pictures.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from fairdial.nn.resnet import ResNet18
+    >>> net = ResNet18(weights=ResNet18(weights={}).state_dict(), stages=(3, 4)).eval()
+    >>> net(torch.zeros(2, 3, 64, 64)).shape
+    torch.Size([2, 768])
+    """
+
+    def __init__(
+        self,
+        weights: str | os.PathLike[str] | Mapping[str, Tensor] | None = None,
+        stages: tuple[int, ...] = (4,),
+    ) -> None:
+        super().__init__()
+        self.stages = _checked_stages(stages)
+        self.conv1 = nn.Conv2d(3, WIDTHS[0], 7, 2, 3, bias=False)
+        self.bn1 = nn.BatchNorm2d(WIDTHS[0])
+        self.layer1 = _stage(WIDTHS[0], WIDTHS[0], 1)
+        self.layer2 = _stage(WIDTHS[0], WIDTHS[1], 2)
+        self.layer3 = _stage(WIDTHS[1], WIDTHS[2], 2)
+        self.layer4 = _stage(WIDTHS[2], WIDTHS[3], 2)
+        _start(self)
+        if weights is None:
+            warn(
+                "ResNet-18 starts with random weights; give `weights` a local file of pretrained "
+                f"ones, such as {OFFICIAL}",
+                FairdialWarning,
+            )
+        elif weights:
+            load_weights(self, weights)
+
+    @property
+    def n_features(self) -> int:
+        """How many features a picture has."""
+        return sum(WIDTHS[stage - 1] for stage in self.stages)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(n, 3, h, w) normalised pictures -> (n, n_features)."""
+        x = functional.relu(self.bn1(self.conv1(x)), inplace=True)
+        x = functional.max_pool2d(x, 3, 2, 1)
+        found = []
+        for stage in range(1, max(self.stages) + 1):
+            x = getattr(self, f"layer{stage}")(x)
+            if stage in self.stages:
+                found.append(x.mean(dim=(2, 3)))
+        return torch.cat(found, dim=1) if len(found) > 1 else found[0]
+
+
+def _checked_stages(stages: Any) -> tuple[int, ...]:
+    chosen = tuple(stages) if isinstance(stages, (tuple, list)) else ()
+    if not chosen or sorted(set(chosen)) != list(chosen) or not set(chosen) <= {1, 2, 3, 4}:
+        raise InvalidInputError(
+            f"`stages` must be some of (1, 2, 3, 4) in rising order, got {stages!r}."
+        )
+    return chosen
+
+
+def _stage(n_in: int, n_out: int, stride: int) -> nn.Sequential:
+    return nn.Sequential(BasicBlock(n_in, n_out, stride), BasicBlock(n_out, n_out, 1))
+
+
+def _start(net: nn.Module) -> None:
+    """Random weights of convolutions for rectified units (He et al., 2015)."""
+    for module in net.modules():
+        if isinstance(module, nn.Conv2d):
+            nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
+
+
+def load_weights(net: ResNet18, source: str | os.PathLike[str] | Mapping[str, Tensor]) -> None:
+    """Put pretrained weights into a net; all that it has must be there.
+
+    Raises
+    ------
+    InvalidInputError
+        The file is missing, can't be read, or holds the weights of another net.
+    """
+    told = "the given weights" if isinstance(source, Mapping) else Path(source).name
+    found = source if isinstance(source, Mapping) else _read_weights(Path(source))
+    given = {name: t for name, t in found.items() if not name.startswith(IGNORED)}
+    own = net.state_dict()
+    counted = {name for name in own if not name.endswith("num_batches_tracked")}
+    missing, unknown = sorted(counted - set(given)), sorted(set(given) - set(own))
+    wrong = [name for name in counted & set(given) if given[name].shape != own[name].shape]
+    if missing or unknown or wrong:
+        what = missing or unknown or sorted(wrong)
+        problem = "lacks" if missing else "also holds" if unknown else "has other shapes of"
+        raise InvalidInputError(
+            f"`weights` must hold ResNet-18's weights by torchvision's names; {told} {problem} "
+            f"{', '.join(what[:3])}{' ...' if len(what) > 3 else ''}."
+        )
+    net.load_state_dict(given, strict=False)
+
+
+def _read_weights(path: Path) -> dict[str, Tensor]:
+    if not path.is_file():
+        raise InvalidInputError(f"`weights` must be a local file, got {path}, which isn't there.")
+    try:
+        if path.suffix == ".safetensors":
+            from safetensors.torch import load_file
+
+            return load_file(path)
+        found = torch.load(path, map_location="cpu", weights_only=True)
+    except Exception as error:  # whatever the readers raise for a file that isn't theirs
+        raise InvalidInputError(
+            f"`weights` must be a file of weights, .pth or .safetensors, got {path.name} that "
+            f"can't be read ({type(error).__name__})."
+        ) from error
+    if not isinstance(found, Mapping) or not all(isinstance(t, Tensor) for t in found.values()):
+        raise InvalidInputError(f"`weights` must hold tensors by name, got others in {path.name}.")
+    return dict(found)
