@@ -1,0 +1,257 @@
+"""Pictures to features by a frozen ResNet-18, computed once and kept."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.utils.validation import check_is_fitted
+from torch import Tensor, nn
+
+from fairdial._validation import check_count
+from fairdial.datasets.picture_cache import cache_folder
+from fairdial.datasets.pictures import Pictures
+from fairdial.errors import InvalidInputError
+from fairdial.nn.fitting import find_device
+from fairdial.nn.resnet import ResNet18
+from fairdial.nn.rows import PictureRows
+from fairdial.progress import Bar, Silent
+
+Features = NDArray[np.float32]
+
+AT_ONCE = 256  # pictures
+DRAWN_BY = 0  # seed of the training pictures that are looked at
+LEAST_SPREAD = 1e-6  # a feature that varies less is constant
+DIGITS = 32  # of a digest in a file's name
+
+
+class ResNetEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
+    """Features of a pretrained ResNet-18 that isn't trained further.
+
+    Fitting adapts the statistics of its batch normalisation to the training pictures, without
+    looking at labels, and scales the features to mean 0 and variance 1 there. Features are kept in
+    the cache folder: all methods on one split of the pictures compute them once.
+
+    Parameters
+    ----------
+    weights : path, optional
+        A local file with torchvision's names of weights, ``.pth`` or ``.safetensors``. None: random
+        weights, with a warning.
+    stages : tuple of int
+        Which stages' averages make the features; both of the last two (768 features) are worth
+        more than the last alone on small pictures.
+    adapt : int
+        How many training pictures, drawn at random, the statistics come from; 0 keeps those of
+        the weights' file.
+    cache : path, False or None
+        Folder in which features are kept; None is the cache folder of the pictures; False keeps
+        nothing.
+    device : str
+        "auto", "cpu", "cuda", ...
+    verbose : bool
+        Show a progress bar.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fairdial.datasets import Pictures
+    >>> from fairdial.nn.features import ResNetEncoder
+    >>> from fairdial.nn.resnet import ResNet18
+    >>> noise = np.random.default_rng(0).integers(0, 256, (8, 3, 32, 32), dtype=np.uint8)
+    >>> encoder = ResNetEncoder(ResNet18({}).state_dict(), cache=False).fit(Pictures(noise))
+    >>> encoder.transform(Pictures(noise)).shape
+    (8, 768)
+    """
+
+    def __init__(
+        self,
+        weights: Any = None,
+        *,
+        stages: tuple[int, ...] = (3, 4),
+        adapt: int = 4096,
+        cache: Any = None,
+        device: str = "auto",
+        verbose: bool = False,
+    ) -> None:
+        self.weights = weights
+        self.stages = stages
+        self.adapt = adapt
+        self.cache = cache
+        self.device = device
+        self.verbose = verbose
+
+    @property
+    def n_features_out_(self) -> int:
+        """How many features a picture has."""
+        check_is_fitted(self, "net_")
+        return int(self.net_.n_features)
+
+    def fit(self, X: Pictures, y: Any = None) -> Self:  # noqa: ARG002
+        """Adapt the net to training pictures, without labels."""
+        pictures = _checked(X)
+        check_count(self.adapt, "adapt", least=0)
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(DRAWN_BY)  # of random weights
+            net = ResNet18(self.weights, self.stages)
+        net = net.to(find_device(self.device)).eval()
+        size = min(self.adapt or len(pictures), len(pictures))
+        drawn = np.random.default_rng(DRAWN_BY).permutation(len(pictures))[:size]
+        sample = pictures[np.sort(drawn)]
+        start = _digest(net, sample.places_key(), repr(sample.mean + sample.std), str(self.adapt))
+
+        def adapted() -> Features:
+            if self.adapt:
+                adapt_statistics(net, sample)
+            features = self._features(net, sample, "features of the sample")
+            spread = features.std(axis=0)
+            scale = np.where(spread > LEAST_SPREAD, spread, 1.0)
+            return np.concatenate((_statistics(net), features.mean(axis=0), scale))
+
+        n = net.n_features
+        found = self._kept(f"adapted-{start}", (_statistics(net).size + 2 * n,), adapted)
+        _put_statistics(net, found[: -2 * n])
+        self.net_, self.mean_, self.std_ = net, found[-2 * n : -n].copy(), found[-n:].copy()
+        self.key_ = _digest(net, self.mean_.tobytes().hex(), self.std_.tobytes().hex())
+        return self
+
+    def transform(self, X: Pictures) -> Features:
+        """(n, n_features_out_) features."""
+        check_is_fitted(self, "net_")
+        pictures = _checked(X)
+
+        def scaled() -> Features:
+            features = self._features(self.net_, pictures, "features")
+            return np.asarray((features - self.mean_) / self.std_, np.float32)
+
+        told = repr(pictures.mean + pictures.std) + pictures.places_key()
+        name = hashlib.sha256((self.key_ + told).encode()).hexdigest()[:DIGITS]
+        return self._kept(f"features-{name}", (len(pictures), self.n_features_out_), scaled)
+
+    def _features(self, net: ResNet18, pictures: Pictures, told: str) -> Features:
+        batches = -(-len(pictures) // AT_ONCE)
+        with Bar(told, batches, ()) if self.verbose else Silent() as shown:
+            return run_net(net, pictures, shown.advance)
+
+    def _kept(self, name: str, shape: tuple[int, ...], compute: Callable[[], Features]) -> Features:
+        """An array from the cache; computed and put there if it isn't there, or not whole."""
+        if self.cache is False:
+            return compute()
+        folder = cache_folder(self.cache) / "resnet"
+        path = folder / f"{name}.npy"
+        folder.mkdir(parents=True, exist_ok=True)
+        with _locked(folder / f"{name}.lock"):
+            found = _read(path, shape)
+            if found is None:
+                found = compute()
+                _write(path, found)
+        return found
+
+
+@torch.no_grad()
+def run_net(
+    net: ResNet18, pictures: Pictures, advance: Callable[[dict[str, Any]], None] | None = None
+) -> Features:
+    """(n, f) features of pictures, evaluating; the same whatever else is in the batch."""
+    rows = PictureRows(pictures, next(net.parameters()).device)
+    features = np.empty((len(pictures), net.n_features), np.float32)
+    net.eval()
+    for start in range(0, len(pictures), AT_ONCE):
+        places = torch.arange(start, min(start + AT_ONCE, len(pictures)))
+        both = places.repeat(2) if len(places) == 1 else places  # one alone is rounded otherwise
+        features[start : start + AT_ONCE] = net(rows.take(both))[: len(places)].cpu().numpy()
+        if advance is not None:
+            advance({})
+    return features
+
+
+@torch.no_grad()
+def adapt_statistics(net: nn.Module, pictures: Pictures) -> None:
+    """Take the statistics of batch normalisation from pictures: the mean over batches of them."""
+    rows = PictureRows(pictures, next(net.parameters()).device)
+    norms = [m for m in net.modules() if isinstance(m, nn.BatchNorm2d)]
+    before = [norm.momentum for norm in norms]
+    for norm in norms:
+        norm.reset_running_stats()
+        norm.momentum = None  # the plain mean
+    net.train()
+    for places in torch.arange(len(pictures)).split(AT_ONCE):
+        if len(places) > 1 or len(pictures) == 1:
+            net(rows.take(places))
+    net.eval()
+    for norm, momentum in zip(norms, before, strict=True):
+        norm.momentum = momentum
+
+
+def _checked(X: Any) -> Pictures:
+    if not isinstance(X, Pictures):
+        raise InvalidInputError(f"`X` must be Pictures, got {type(X).__name__}.")
+    if len(X) == 0:
+        raise InvalidInputError("`X` must hold at least one picture, got 0.")
+    return X
+
+
+def _norms(net: nn.Module) -> list[Tensor]:
+    return [b for name, b in net.named_buffers() if name.endswith(("running_mean", "running_var"))]
+
+
+def _statistics(net: nn.Module) -> Features:
+    return np.concatenate([buffer.cpu().numpy() for buffer in _norms(net)])
+
+
+def _put_statistics(net: nn.Module, values: Features) -> None:
+    start = 0
+    for buffer in _norms(net):
+        part = values[start : start + len(buffer)]
+        buffer.copy_(torch.from_numpy(np.array(part)))
+        start += len(buffer)
+
+
+def _digest(net: ResNet18, *told: str) -> str:
+    """Names a net, by its weights and what is told besides."""
+    digest = hashlib.sha256(repr((net.stages, told)).encode())
+    for name, tensor in net.state_dict().items():
+        if not name.endswith("num_batches_tracked"):
+            digest.update(tensor.cpu().numpy().tobytes())
+    return digest.hexdigest()[:DIGITS]
+
+
+def _read(path: Path, shape: tuple[int, ...]) -> Features | None:
+    """A kept array; None where there is none, or not a whole one."""
+    try:
+        found: Features = np.load(path, mmap_mode="r", allow_pickle=False)
+    except (OSError, ValueError, EOFError):
+        return None
+    return found if found.shape == shape and found.dtype == np.float32 else None
+
+
+def _write(path: Path, values: Features) -> None:
+    handle, half = tempfile.mkstemp(dir=path.parent, prefix=path.stem, suffix=".part")
+    try:
+        with os.fdopen(handle, "wb") as file:
+            np.save(file, np.asarray(values, np.float32), allow_pickle=False)
+        os.replace(half, path)
+    except BaseException:
+        Path(half).unlink(missing_ok=True)
+        raise
+
+
+@contextlib.contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    """One process at a time computes what others wait for."""
+    try:
+        import fcntl
+    except ImportError:  # not to be had on Windows: then the same is computed twice
+        yield
+        return
+    with path.open("w") as handle:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
