@@ -48,7 +48,9 @@ EXPORTED = {
         "GaussianLaw",
         "Pictures",
         "load_adult",
+        "load_celeba",
         "load_compas",
+        "load_utkface",
         "make_gaussian",
     ],
 }

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
@@ -20,10 +19,9 @@ from fairdial._validation import (
     check_scores,
     encode_groups,
 )
+from fairdial.datasets.dividing import Rows, divide
 from fairdial.datasets.pictures import Pictures
 from fairdial.errors import InvalidInputError
-
-Rows = NDArray[np.intp]
 
 PAPER_SHARES = (0.10, 0.10, 0.20)  # test; validation of the rest; calibration of the rest
 
@@ -255,77 +253,8 @@ class Dataset:
     def _parts(
         self, shares: Sequence[float], random_state: int, name: str = "random_state"
     ) -> list[Rows]:
-        """Cut off one part after the other, each a share of the rest; the last is what is left.
-
-        Clusters (single rows, if there are none) are drawn as rows of the group and label that
-        their first row has, and each falls into the part in which its first row comes to lie.
-        """
         rng = np.random.default_rng(check_count(random_state, name, least=0))
-        cluster, first = self._clusters()
-        weights = np.bincount(cluster)
-        groups, y = self.groups[first], self.y[first]
-        part = np.zeros(len(first), np.intp)
-        small = []
-
-        def deal(cell: Rows, cuts: Rows) -> bool:
-            """Shuffle the clusters of a cell and cut; whether each part got one (if there are)."""
-            order = rng.permutation(cell)
-            before = np.cumsum(weights[order]) - weights[order]
-            part[order] = np.searchsorted(cuts, before, side="right")
-            return len(np.unique(part[order])) in (0, len(shares) + 1)
-
-        for group in np.unique(groups).tolist():
-            inside = groups == group
-            cells = [np.flatnonzero(inside & (y == label)) for label in (0, 1)]
-            counts = [int(weights[cell].sum()) for cell in cells]
-            sizes = _part_sizes(counts, shares)
-            if sizes is None:
-                met = [False]
-            else:
-                cuts = np.cumsum(sizes, axis=0).T
-                met = [deal(*cell) for cell in zip(cells, cuts, strict=True)]
-            if not all(met):
-                small.append(f"{group!r} ({counts[0]} and {counts[1]})")
-        if small:
-            raise InvalidInputError(
-                "`groups`: every label of a group must have rows in each part; too few rows with "
-                f"label 0 and 1 are in {', '.join(small)}"
-                + ", or too few clusters" * (self.clusters is not None)
-                + ". Merge small groups, or leave them out with subset()."
-            )
-        return [np.flatnonzero(part[cluster] == k) for k in range(len(shares) + 1)]
-
-    def _clusters(self) -> tuple[Rows, Rows]:
-        """(n,) cluster of each row, numbered as they appear, and the first row of each."""
-        if self.clusters is None:
-            return np.arange(len(self)), np.arange(len(self))
-        cluster = pd.factorize(self.clusters)[0].astype(np.intp)
-        return cluster, np.unique(cluster, return_index=True)[1]
-
-
-def _part_sizes(counts: list[int], shares: Sequence[float]) -> list[list[int]] | None:
-    """How many rows with label 0 and 1 each part takes from a group that has ``counts`` of them.
-
-    A part's total is a share of the rest, rounded up. The running number of ones follows the
-    group's proportion, so that every part does, and what is left too, to within one row; a label
-    that the group has is in every part. None if that cannot be.
-    """
-    total = sum(counts)
-    has = [min(count, 1) for count in counts]
-    zeros, ones = counts  # what is left
-    sizes = []
-    for share in shares:
-        size = math.ceil(round(share * (zeros + ones), 9))  # 0.07 * 100 is 7, not a little more
-        fewest = max(has[1], size - zeros + has[0])
-        most = min(ones - has[1], size - has[0])
-        if fewest > most:
-            return None
-        left = zeros + ones - size
-        wanted = ones - (2 * left * counts[1] + total) // (2 * total)  # the nearest whole number
-        taken = min(max(wanted, fewest), most)
-        sizes.append([size - taken, taken])
-        zeros, ones = left - (ones - taken), ones - taken
-    return sizes
+        return divide(self.y, self.groups, shares, rng, clusters=self.clusters)
 
 
 def _names(groups: Any) -> NDArray[np.str_]:

@@ -204,6 +204,8 @@ class Pictures:
 
     def __getstate__(self) -> dict[str, Any]:
         state = self.__dict__.copy()
+        if np.array_equal(self._places, np.arange(len(self._pixels))):
+            state["_places"] = None  # all of them
         if self._file is not None:
             del state["_pixels"]  # opened again from the file
             state["_shape"] = self._pixels.shape
@@ -214,22 +216,25 @@ class Pictures:
         if shape is not None:
             path, offset = state["_file"]
             state["_pixels"] = np.memmap(path, np.uint8, "r", offset, shape).view(np.ndarray)
+        if state["_places"] is None:
+            state["_places"] = np.arange(len(state["_pixels"]))
         for name in ("_pixels", "_places"):
             state[name].flags.writeable = False
         self.__dict__.update(state)
 
 
 def pixels_key(pixels: Pixels) -> str:
-    """Hex digest of an array of pictures: its shape and its bytes."""
-    digest = new_digest(pixels.shape)
+    """Hex digest of an array of pictures: its bytes and its shape."""
+    digest = hashlib.sha256()
     for start in range(0, len(pixels), HASHED_AT_ONCE):
         digest.update(np.ascontiguousarray(pixels[start : start + HASHED_AT_ONCE]).data)
+    return shaped_key(digest, pixels.shape)
+
+
+def shaped_key(digest: hashlib._Hash, shape: tuple[int, ...]) -> str:
+    """As :func:`pixels_key`, where the digest has seen the bytes already."""
+    digest.update(repr(shape).encode())
     return digest.hexdigest()
-
-
-def new_digest(shape: tuple[int, ...]) -> hashlib._Hash:
-    """The digest of :func:`pixels_key` before it has seen pixels."""
-    return hashlib.sha256(repr(tuple(map(int, shape))).encode())
 
 
 def _mapped_file(pixels: Pixels) -> tuple[str, int] | None:

@@ -1,0 +1,116 @@
+"""Rows divided at random, group by group and label by label, whole clusters at a time."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from fairdial.errors import InvalidInputError
+
+Rows = NDArray[np.intp]
+
+
+def divide(
+    y: NDArray[np.int64],
+    groups: NDArray[np.str_],
+    shares: Sequence[float],
+    rng: np.random.Generator,
+    *,
+    clusters: NDArray[np.int64] | None = None,
+) -> list[Rows]:
+    """Cut off one part after the other, each a share of the rest; the last is what is left.
+
+    A cluster counts, with all its rows, for the group and the label of its first row. The clusters
+    of a group and label are shuffled and laid end to end, and each falls into the part in which
+    its first row lies: no part is larger or smaller than without clusters by the size of one or
+    more. Single rows are clusters too.
+
+    Parameters
+    ----------
+    y : (n,) int array
+        Labels 0 and 1.
+    groups : (n,) array
+        Names of groups.
+    shares : sequence of float
+        Of what the parts before it left, for each part but the last.
+    rng : numpy.random.Generator
+        Shuffles.
+    clusters : (n,) int array, optional
+        Rows with the same number stay together.
+
+    Returns
+    -------
+    list of (n_part,) int arrays
+        The rows of each part, ascending.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fairdial.datasets.dividing import divide
+    >>> rng = np.random.default_rng(0)
+    >>> divide(np.zeros(6, int), np.array(["a"] * 6), [0.5], rng, clusters=[0, 0, 1, 1, 2, 2])
+    [array([0, 1, 4, 5]), array([2, 3])]
+    """
+    cluster, first = _first_rows(len(y), clusters)
+    weights = np.bincount(cluster)
+    group, label = groups[first], y[first]  # of each cluster
+    part = np.zeros(len(first), np.intp)
+    small = []
+    for name in np.unique(group).tolist():
+        cells = [np.flatnonzero((group == name) & (label == value)) for value in (0, 1)]
+        counts = [int(weights[cell].sum()) for cell in cells]
+        sizes = _part_sizes(counts, shares)
+        enough = sizes is not None
+        if sizes is not None:
+            for cell, cuts in zip(cells, np.cumsum(sizes, axis=0).T, strict=True):
+                order = rng.permutation(cell)
+                before = np.cumsum(weights[order]) - weights[order]
+                part[order] = np.searchsorted(cuts, before, side="right")
+                enough &= len(np.unique(part[order])) in (0, len(shares) + 1)
+        if not enough:
+            small.append(f"{name!r} ({counts[0]} and {counts[1]})")
+    if small:
+        raise InvalidInputError(
+            "`groups`: every label of a group must have rows in each part; too few rows with "
+            f"label 0 and 1 are in {', '.join(small)}"
+            + ", or too few clusters" * (clusters is not None)
+            + ". Merge small groups, or leave them out with subset()."
+        )
+    return [np.flatnonzero(part[cluster] == k) for k in range(len(shares) + 1)]
+
+
+def _first_rows(n_rows: int, clusters: NDArray[np.int64] | None) -> tuple[Rows, Rows]:
+    """(n,) cluster of each row, numbered as they appear, and the first row of each."""
+    if clusters is None:
+        return np.arange(n_rows), np.arange(n_rows)
+    cluster = pd.factorize(np.asarray(clusters))[0].astype(np.intp)
+    return cluster, np.unique(cluster, return_index=True)[1]
+
+
+def _part_sizes(counts: list[int], shares: Sequence[float]) -> list[list[int]] | None:
+    """How many rows with label 0 and 1 each part takes from a group that has ``counts`` of them.
+
+    A part's total is a share of the rest, rounded up. The running number of ones follows the
+    group's proportion, so that every part does, and what is left too, to within one row; a label
+    that the group has is in every part. None if that cannot be.
+    """
+    total = sum(counts)
+    has = [min(count, 1) for count in counts]
+    zeros, ones = counts  # what is left
+    sizes = []
+    for share in shares:
+        size = math.ceil(round(share * (zeros + ones), 9))  # 0.07 * 100 is 7, not a little more
+        fewest = max(has[1], size - zeros + has[0])
+        most = min(ones - has[1], size - has[0])
+        if fewest > most:
+            return None
+        left = zeros + ones - size
+        wanted = ones - (2 * left * counts[1] + total) // (2 * total)  # the nearest whole number
+        taken = min(max(wanted, fewest), most)
+        sizes.append([size - taken, taken])
+        zeros, ones = left - (ones - taken), ones - taken
+    return sizes

@@ -1,0 +1,141 @@
+"""Picture files where they lie: in a folder, or in a zip file that is read without unpacking."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import zipfile
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import NamedTuple
+
+from fairdial.errors import InvalidInputError
+
+SUFFIX = ".jpg"
+APPLE = "__MACOSX"  # a folder of leftovers in zip files
+SHOWN = 5  # names in a message
+
+
+class Member(NamedTuple):
+    """One picture file: where it is inside, how long, and what changes when it does."""
+
+    path: str
+    size: int
+    stamp: int
+
+
+@dataclass(frozen=True)
+class PictureFiles:
+    """The picture files of one folder, by their names.
+
+    Parameters
+    ----------
+    place : Path
+        The folder, or the zip file.
+    members : dict
+        What is known of each file without reading it.
+    zipped : bool
+        Whether ``place`` is a zip file.
+    """
+
+    place: Path
+    members: dict[str, Member]
+    zipped: bool
+
+    def digest(self, names: Iterable[str]) -> str:
+        """What these files are, without reading them.
+
+        Names and sizes, with the checksums that a zip file has, or the place and the times of
+        the last change of files in a folder.
+        """
+        digest = hashlib.sha256(b"" if self.zipped else os.fsencode(self.place.resolve()))
+        for name in names:
+            _, size, stamp = self.members[name]
+            digest.update(f"{name}\0{size}\0{stamp}\n".encode("utf-8", "surrogateescape"))
+        return digest.hexdigest()
+
+    @contextmanager
+    def reader(self) -> Iterator[Callable[[str], bytes | None]]:
+        """A function from a name to the bytes of its file; None if a zip file's are damaged."""
+        if not self.zipped:
+            yield lambda name: (self.place / self.members[name].path).read_bytes()
+            return
+        with zipfile.ZipFile(self.place) as archive:
+
+            def read(name: str) -> bytes | None:
+                try:
+                    return archive.read(self.members[name].path)
+                except zipfile.BadZipFile:
+                    return None
+
+            yield read
+
+
+def files_in_folder(folder: Path) -> PictureFiles:
+    """The picture files that lie in a folder, not deeper."""
+    members = {}
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            if _is_picture(entry.name) and entry.is_file():
+                state = entry.stat()
+                members[entry.name] = Member(entry.name, state.st_size, state.st_mtime_ns)
+    return PictureFiles(folder, members, zipped=False)
+
+
+def files_in_zip(path: Path) -> dict[str, PictureFiles]:
+    """The picture files of each folder of a zip file that has some."""
+    folders: dict[str, PictureFiles] = {}
+    try:
+        with zipfile.ZipFile(path) as archive:
+            infos = archive.infolist()
+    except zipfile.BadZipFile as error:
+        raise InvalidInputError(f"`root`: {path} must be a zip file, got: {error}.") from None
+    for info in infos:
+        inside = PurePosixPath(info.filename)
+        if not _is_picture(inside.name) or APPLE in inside.parts:
+            continue
+        files = folders.setdefault(str(inside.parent), PictureFiles(path, {}, zipped=True))
+        files.members[inside.name] = Member(info.filename, info.file_size, info.CRC)
+    return folders
+
+
+def choose_folder(
+    folders: dict[str, PictureFiles], preferred: Iterable[str], path: Path
+) -> PictureFiles:
+    """The only folder of a zip file, or the uppermost one with the most preferred name."""
+    if len(folders) == 1:
+        return next(iter(folders.values()))
+    for wanted in preferred:
+        found = [folder for folder in folders if PurePosixPath(folder).name == wanted]
+        if found:
+            return folders[min(found, key=lambda folder: (folder.count("/"), folder))]
+    raise InvalidInputError(
+        f"`root`: {path} must have its pictures in one folder, got some in "
+        f"{first_names(sorted(folders))}."
+    )
+
+
+def _is_picture(name: str) -> bool:
+    return name.lower().endswith(SUFFIX) and not name.startswith(".")
+
+
+def what_is_at(path: Path) -> str:
+    """In words, for messages."""
+    if path.is_dir():
+        names = sorted(
+            entry.name + "/" * entry.is_dir()
+            for entry in path.iterdir()
+            if not entry.name.startswith(".")
+        )
+        return f"a folder with {first_names(names)}" if names else "an empty folder"
+    if path.is_file():
+        return "a zip file" if zipfile.is_zipfile(path) else "a file that is no zip file"
+    return "nothing: there is no such file or folder"
+
+
+def first_names(names: list[str]) -> str:
+    """The first few names, and how many more there are."""
+    more = len(names) - SHOWN
+    return ", ".join(names[:SHOWN]) + (f" and {more:,} more" if more > 0 else "")
