@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
+import tomllib
 from collections.abc import Callable
 from functools import wraps
 from pathlib import Path
@@ -16,6 +18,7 @@ from fairdial.errors import FairdialError
 
 PLAN = "plan.toml"
 RECORDS = "records"
+DATA = "FAIRDIAL_DATA"
 
 
 def _clear_errors(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -63,12 +66,29 @@ JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
     help="Where trials run: processes of this machine, or a cluster.",
 )
 @click.option("--scheduler", help="Address of the dask scheduler or ray cluster.")
+@click.option(
+    "--dataset", "datasets", multiple=True, help="Run this data set of the plan only; repeatable."
+)
+@click.option(
+    "--data",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    help=f"Folder with pictures and ResNet-18's weights; default: environment variable {DATA}.",
+)
 @JSON
 @_clear_errors
 def bench_run(
-    plan: str, out: Path, jobs: int | None, backend: str, scheduler: str | None, as_json: bool
+    plan: str,
+    out: Path,
+    jobs: int | None,
+    backend: str,
+    scheduler: str | None,
+    datasets: tuple[str, ...],
+    data: Path | None,
+    as_json: bool,
 ) -> None:
-    """Run what is missing of PLAN: a TOML file, or quick, paper-tabular, paper-images, confirm.
+    """Run what is missing of PLAN: a TOML file, or a plan that is shipped.
+
+    Shipped are quick, paper-tabular, paper-images, paper-images-tuned and confirm.
 
     Every trial is kept as soon as it is done. Stop it at any time; the same command goes on.
     """
@@ -77,7 +97,13 @@ def bench_run(
     from fairdial.bench.store import Store
 
     chosen = plans.read_plan(plan)
-    plans.keep_plan(plan, out / PLAN)
+    text = plans.plan_text(plan)
+    if datasets:
+        text = plans.narrow(text, datasets)
+        chosen = plans.make_plan(tomllib.loads(text))
+    if data is not None:
+        os.environ[DATA] = str(data.resolve())
+    plans.keep_plan(text, out / PLAN)
     store = Store(out / RECORDS)
     before = running.status(chosen, store)
     shown = Trials(before.missing) if not as_json else None

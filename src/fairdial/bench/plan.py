@@ -5,9 +5,10 @@ from __future__ import annotations
 import difflib
 import inspect
 import os
+import re
 import tomllib
-from collections.abc import Iterable
-from dataclasses import dataclass, field, fields
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, fields, replace
 from importlib.resources import files
 from itertools import product
 from pathlib import Path
@@ -23,7 +24,8 @@ from fairdial.methods.network import Network
 
 SCORERS = ("gradient boosting", "logistic regression")
 SETTINGS = ("default", "paper")
-SHIPPED = ("quick", "paper-tabular", "paper-images", "confirm")
+PICTURES = ("frozen", "tuned")
+SHIPPED = ("quick", "paper-tabular", "paper-images", "paper-images-tuned", "confirm")
 GRID = tuple(round(0.01 * i, 2) for i in range(21))
 
 
@@ -41,6 +43,9 @@ class Method:
         Where the arguments come from; "paper" scales the networks to the encoder.
     scorer : str, optional
         What FairBayes dials, instead of a network.
+    pictures : {"frozen", "tuned"}
+        What a ResNet-18 does where rows are pictures: its features are the network's inputs, or
+        it is the network's trunk and trained with it.
     arguments, network : dict
         Over those: arguments of the estimator, and of its network.
     seed_offset : int
@@ -52,6 +57,7 @@ class Method:
     estimator: str
     settings: str = "default"
     scorer: str | None = None
+    pictures: str = "frozen"
     arguments: dict[str, Any] = field(default_factory=dict)
     network: dict[str, Any] = field(default_factory=dict)
     seed_offset: int = 0
@@ -63,6 +69,7 @@ class Method:
             _kind(getattr(self, name), dict, name)
         _one_of(self.estimator, "estimator", tuple(ESTIMATORS))
         _one_of(self.settings, "settings", SETTINGS)
+        _one_of(self.pictures, "pictures", PICTURES)
         if self.scorer is not None:
             _one_of(self.scorer, "scorer", SCORERS)
             if self.estimator != "FairBayes" or self.network or self.settings == "paper":
@@ -228,13 +235,14 @@ def read_plan(source: str | Path) -> Plan:
     6
     """
     try:
-        data = tomllib.loads(_text(source))
+        data = tomllib.loads(plan_text(source))
     except tomllib.TOMLDecodeError as error:
         raise InvalidInputError(f"`plan` must be TOML, got {source} with: {error}.") from error
     return make_plan(data)
 
 
-def _text(source: str | Path) -> str:
+def plan_text(source: str | Path) -> str:
+    """The TOML of a plan."""
     path = Path(source)
     if path.is_file():
         return path.read_text("utf-8")
@@ -246,11 +254,22 @@ def _text(source: str | Path) -> str:
     return files("fairdial.bench").joinpath("plans", f"{source}.toml").read_text("utf-8")
 
 
-def keep_plan(source: str | Path, path: Path) -> None:
+def narrow(text: str, datasets: Sequence[str]) -> str:
+    """A plan's text with some of its data sets only."""
+    plan = make_plan(tomllib.loads(text))
+    for name in datasets:
+        _one_of(name, "datasets", plan.datasets)
+    listed = ", ".join(f'"{name}"' for name in datasets)
+    fewer = re.sub(r"(?m)^datasets = .*$", f"datasets = [{listed}]", text, count=1)
+    if make_plan(tomllib.loads(fewer)) != replace(plan, datasets=tuple(datasets)):
+        raise InvalidInputError("`plan` must list its data sets in one line, got another form.")
+    return fewer
+
+
+def keep_plan(text: str, path: Path) -> None:
     """Keep a plan's text with its records; another plan there is refused."""
-    text = _text(source)
     if path.is_file():
-        if make_plan(tomllib.loads(path.read_text("utf-8"))) != read_plan(source):
+        if make_plan(tomllib.loads(path.read_text("utf-8"))) != make_plan(tomllib.loads(text)):
             raise InvalidInputError(
                 f"`out` must be a folder of this plan or a new one, got {path.parent} with another "
                 f"plan in {path.name}."

@@ -2,44 +2,79 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 
-from fairdial.datasets import Dataset, Pictures, load_adult, load_compas, make_gaussian
+from fairdial.datasets import (
+    Dataset,
+    Pictures,
+    load_adult,
+    load_celeba,
+    load_compas,
+    load_utkface,
+    make_gaussian,
+)
 from fairdial.errors import FairdialError, InvalidInputError
+
+DATA = "FAIRDIAL_DATA"  # names the folder with pictures and weights; workers inherit it
+WEIGHTS = ("resnet18*.safetensors", "resnet18*.pth")
+SIDE = 64  # pixels of a picture's side
 
 
 @dataclass(frozen=True)
 class Source:
-    """Where a data set comes from, and whether the paper's settings know it.
+    """Where a data set comes from, and whether the paper's settings know it."""
 
-    Without ``load`` a plan can name it, but not run.
-    """
-
-    load: Callable[[], Dataset] | None
+    load: Callable[[], Dataset]
     paper: bool
-
-    def read(self) -> Dataset:
-        """The rows."""
-        if self.load is None:
-            raise InvalidInputError("`datasets` must have a reader, got pictures: not read yet.")
-        return self.load()
 
 
 def _gaussian() -> Dataset:
     return make_gaussian(20_000, random_state=0)
 
 
+def _celeba() -> Dataset:
+    return load_celeba(data_folder(), size=SIDE)
+
+
+def _utkface() -> Dataset:
+    return load_utkface(data_folder(), size=SIDE)
+
+
+def data_folder() -> Path:
+    """Where a user's own copies of pictures and weights lie."""
+    named = os.environ.get(DATA)
+    if not named or not Path(named).is_dir():
+        raise InvalidInputError(
+            f"`--data` (or the environment variable {DATA}) must name the folder with the "
+            f"pictures and ResNet-18's weights, got {named or 'none'!r}."
+        )
+    return Path(named)
+
+
+def find_weights() -> Path:
+    """The pretrained ResNet-18 in the data folder."""
+    found = [path for pattern in WEIGHTS for path in sorted(data_folder().glob(pattern))]
+    if not found:
+        raise InvalidInputError(
+            f"`--data` must hold ResNet-18's weights, {' or '.join(WEIGHTS)}, got "
+            f"{data_folder()} without."
+        )
+    return found[0]
+
+
 SOURCES = {
     "adult": Source(load_adult, paper=True),
     "compas": Source(load_compas, paper=True),
     "gaussian": Source(_gaussian, paper=False),
-    "celeba": Source(None, paper=True),
-    "utkface": Source(None, paper=True),
+    "celeba": Source(_celeba, paper=True),
+    "utkface": Source(_utkface, paper=True),
 }
 SAMPLE_SEED = 0
 
@@ -83,7 +118,7 @@ class SealedRows:
 
 def split(name: str, seed: int, rows: int | None = None) -> Parts:
     """The paper's split of a data set, with the test rows sealed."""
-    data = _sample(SOURCES[name].read(), rows)
+    data = _sample(SOURCES[name].load(), rows)
     parts = data.paper_split(seed)
     fit = Dataset(
         _joined(parts.train.X, parts.validation.X),
@@ -97,7 +132,7 @@ def split(name: str, seed: int, rows: int | None = None) -> Parts:
         calibration = Dataset(calibration.X.copy(), calibration.y, calibration.groups, name=name)
 
     def read() -> Dataset:
-        return _sample(SOURCES[name].read(), rows).paper_split(seed).test
+        return _sample(SOURCES[name].load(), rows).paper_split(seed).test
 
     return Parts(fit, share, calibration, SealedRows(read))
 

@@ -21,10 +21,10 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 
 from fairdial.bench.estimators import ESTIMATORS
-from fairdial.bench.sources import Parts, split
+from fairdial.bench.sources import Parts, find_weights, split
 from fairdial.bench.store import code_version
 from fairdial.criteria import criterion as find_criterion
-from fairdial.datasets import Dataset
+from fairdial.datasets import Dataset, Pictures
 from fairdial.encoders import TableEncoder
 from fairdial.errors import (
     CannotCertifyError,
@@ -33,12 +33,13 @@ from fairdial.errors import (
     MissingExtraError,
 )
 from fairdial.methods.families import FamilyClassifier, Measurement
-from fairdial.methods.network import Network, need
+from fairdial.methods.network import Network, need, torch_module
 from fairdial.methods.presets import paper_settings
 from fairdial.methods.yoto import bisect_weight
 from fairdial.sweeping import count_cells, count_selected, sweep
 
 CURVE = 200  # states of a swept dial that are counted on test rows
+PICTURE_C = 1e-3  # regularisation of logistic regression on 768 features
 PACKAGES = ("fairdial", "numpy", "scipy", "scikit-learn", "pandas", "torch")
 Indices = NDArray[np.intp]
 
@@ -104,17 +105,20 @@ def make_model(config: dict[str, Any], parts: Parts) -> Any:
     kind = ESTIMATORS[method["estimator"]]
     seed = config["seed"] + method["seed_offset"]
     arguments: dict[str, Any] = {}
+    pictures = isinstance(parts.fit.X, Pictures)
     if method["scorer"] is not None:
-        arguments["estimator"] = _scorer(method["scorer"], seed)
+        arguments["estimator"] = _scorer(method["scorer"], seed, pictures=pictures)
     else:
         place = "estimator" if method["estimator"] == "FairBayes" else "network"
         network = kind._default_network() if issubclass(kind, FamilyClassifier) else Network()
         if method["settings"] == "paper":
-            inputs = TableEncoder().fit(parts.fit.X).n_features_out_
+            inputs = None if pictures else TableEncoder().fit(parts.fit.X).n_features_out_
             arguments = paper_settings(
                 method["estimator"].lower(), config["dataset"], inputs=inputs
             )
             network = arguments[place]
+        if pictures:
+            _see_pictures(network, method["pictures"])
         network.set_params(validation=parts.validation, **_tuples(method["network"]))
         arguments[place] = network
     if method["estimator"] in ("EPO", "FairBiNN"):
@@ -130,7 +134,23 @@ def _tuples(values: dict[str, Any]) -> dict[str, Any]:
     return {k: tuple(v) if isinstance(v, list) else v for k, v in values.items()}
 
 
-def _scorer(name: str, seed: int) -> Any:
+def _see_pictures(network: Network, way: str) -> None:
+    """Put a ResNet-18 before a network, or into it."""
+    if way == "tuned":
+        network.set_params(trunk=torch_module("resnet").ResNet18(find_weights()))
+    else:
+        network.set_params(encoder=torch_module("features").ResNetEncoder(find_weights()))
+
+
+def _scorer(name: str, seed: int, *, pictures: bool) -> Any:
+    if pictures:
+        encoder = torch_module("features").ResNetEncoder(find_weights())
+        last = (
+            HistGradientBoostingClassifier(random_state=seed)
+            if name == "gradient boosting"
+            else LogisticRegression(C=PICTURE_C, max_iter=1000)
+        )
+        return make_pipeline(encoder, last)
     if name == "gradient boosting":
         return HistGradientBoostingClassifier(categorical_features="from_dtype", random_state=seed)
     return make_pipeline(TableEncoder(), LogisticRegression(max_iter=1000))

@@ -183,7 +183,8 @@ def adapt_statistics(net: nn.Module, pictures: Pictures) -> None:
         norm.reset_running_stats()
         norm.momentum = None  # the plain mean
     net.train()
-    for places in torch.arange(len(pictures)).split(AT_ONCE):
+    for start in range(0, len(pictures), AT_ONCE):
+        places = torch.arange(start, min(start + AT_ONCE, len(pictures)))
         if len(places) > 1 or len(pictures) == 1:
             net(rows.take(places))
     net.eval()
