@@ -1,0 +1,169 @@
+"""Frozen features: adapted without labels, computed once, the same for a picture everywhere."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from sklearn.base import clone  # noqa: E402
+from sklearn.linear_model import LogisticRegression  # noqa: E402
+from sklearn.pipeline import make_pipeline  # noqa: E402
+
+from fairdial import FairBayes, Network  # noqa: E402
+from fairdial.datasets import Pictures  # noqa: E402
+from fairdial.errors import InvalidInputError  # noqa: E402
+from fairdial.nn import features as module  # noqa: E402
+from fairdial.nn.features import ResNetEncoder, adapt_statistics, run_net  # noqa: E402
+from fairdial.nn.resnet import ResNet18  # noqa: E402
+from fairdial.nn.rows import PictureRows  # noqa: E402
+
+RNG = np.random.default_rng(0)
+PIXELS = RNG.integers(0, 256, (20, 3, 16, 16), dtype=np.uint8)
+PICTURES = Pictures(PIXELS)
+WEIGHTS = ResNet18({}).state_dict()
+
+
+def encoder(**settings) -> ResNetEncoder:
+    return ResNetEncoder(WEIGHTS, **({"cache": False} | settings))
+
+
+def test_pictures_are_normalised_as_they_say():
+    part = Pictures(PIXELS, [5, 3], mean=(0.1, 0.2, 0.3), std=(0.5, 0.6, 0.7))
+    rows = PictureRows(part, torch.device("cpu"))
+    expected = PIXELS[[3, 5]] / 255.0
+    expected = (expected - np.reshape([0.1, 0.2, 0.3], (3, 1, 1))) / np.reshape(
+        [0.5, 0.6, 0.7], (3, 1, 1)
+    )
+    assert len(rows) == 2
+    np.testing.assert_allclose(rows.take(torch.tensor([1, 0])).numpy(), expected, atol=1e-6)
+
+
+def test_statistics_are_the_mean_over_batches_of_the_pictures(monkeypatch):
+    monkeypatch.setattr(module, "AT_ONCE", 8)
+    net = ResNet18(WEIGHTS)
+    adapt_statistics(net, PICTURES)
+    x = PictureRows(PICTURES, torch.device("cpu")).take(torch.arange(20))
+    with torch.no_grad():
+        out = net.conv1(x)
+        parts = out.split(8)
+    mean = torch.stack([p.mean(dim=(0, 2, 3)) for p in parts]).mean(dim=0)
+    var = torch.stack([p.var(dim=(0, 2, 3)) for p in parts]).mean(dim=0)
+    torch.testing.assert_close(net.bn1.running_mean, mean, rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(net.bn1.running_var, var, rtol=1e-4, atol=1e-5)
+    assert not net.training
+    assert net.bn1.momentum == 0.1
+    assert all(torch.equal(net.state_dict()[k], v) for k, v in WEIGHTS.items() if "conv" in k)
+
+
+def test_features_are_standardised_on_the_training_pictures():
+    found = encoder().fit(PICTURES).transform(PICTURES)
+    assert found.dtype == np.float32
+    np.testing.assert_allclose(found.mean(axis=0), 0.0, atol=1e-4)
+    np.testing.assert_allclose(found.std(axis=0), 1.0, atol=1e-3)
+
+
+def test_a_pictures_features_do_not_depend_on_the_others(monkeypatch):
+    fitted = encoder().fit(PICTURES)
+    whole = fitted.transform(PICTURES)
+    for places in ([7], [7, 3, 19], list(range(15, -1, -1))):
+        assert np.array_equal(fitted.transform(PICTURES[places]), whole[places])
+    monkeypatch.setattr(module, "AT_ONCE", 19)  # 20 = 19 + 1: a last batch of one
+    assert np.array_equal(fitted.transform(PICTURES), whole)
+
+
+def test_only_training_pictures_decide_what_the_encoder_is():
+    first, second = encoder().fit(PICTURES[:10]), encoder().fit(PICTURES[:10])
+    assert first.key_ == second.key_
+    assert encoder().fit(PICTURES[10:]).key_ != first.key_
+    assert not np.array_equal(
+        encoder().fit(PICTURES[10:]).transform(PICTURES), first.transform(PICTURES)
+    )
+
+
+def test_without_adaptation_the_statistics_stay_those_of_the_file():
+    fitted = encoder(adapt=0).fit(PICTURES)
+    raw = run_net(ResNet18(WEIGHTS, stages=(3, 4)), PICTURES)
+    expected = (raw - raw.mean(axis=0)) / np.where(raw.std(axis=0) > 1e-6, raw.std(axis=0), 1.0)
+    np.testing.assert_allclose(fitted.transform(PICTURES), expected, atol=1e-3)
+
+
+def test_as_many_pictures_as_named_are_looked_at():
+    few = encoder(adapt=8).fit(PICTURES)
+    drawn = np.sort(np.random.default_rng(0).permutation(20)[:8])
+    assert few.key_ == encoder().fit(PICTURES[drawn]).key_ != encoder().fit(PICTURES).key_
+
+
+def test_features_are_computed_once_and_then_read(tmp_path, monkeypatch):
+    first = encoder(cache=tmp_path).fit(PICTURES)
+    found = first.transform(PICTURES[:10])
+
+    def never(*_: object) -> None:
+        raise AssertionError("computed again")
+
+    monkeypatch.setattr(module, "run_net", never)
+    again = clone(first).fit(PICTURES)
+    assert np.array_equal(again.transform(PICTURES[:10]), found)
+    with pytest.raises(AssertionError, match="computed again"):
+        again.transform(PICTURES[10:20])  # other pictures
+    other = Pictures(PIXELS, np.arange(10), mean=(0.0, 0.0, 0.0))
+    with pytest.raises(AssertionError, match="computed again"):
+        again.transform(other)  # the same pixels, normalised otherwise
+    with pytest.raises(AssertionError, match="computed again"):
+        encoder(cache=tmp_path, stages=(4,)).fit(PICTURES)
+
+
+def test_a_kept_file_that_is_not_whole_is_made_again(tmp_path):
+    first = encoder(cache=tmp_path).fit(PICTURES)
+    found = np.array(first.transform(PICTURES))
+    files = sorted((tmp_path / "resnet").glob("*.npy"))
+    assert len(files) == 2
+    for file in files:
+        file.write_bytes(file.read_bytes()[:-100])
+    again = encoder(cache=tmp_path).fit(PICTURES)
+    assert np.array_equal(again.transform(PICTURES), found)
+    np.save(files[1], np.zeros((3, 3), np.float32))
+    np.save(files[0], np.zeros((3, 3), np.float32))
+    assert np.array_equal(encoder(cache=tmp_path).fit(PICTURES).transform(PICTURES), found)
+    assert not list(tmp_path.rglob("*.part"))
+
+
+def test_the_default_cache_is_the_pictures_folder(tmp_path, monkeypatch):
+    monkeypatch.setenv("FAIRDIAL_CACHE", str(tmp_path))
+    encoder(cache=None).fit(PICTURES)
+    assert len(list((tmp_path / "resnet").glob("adapted-*.npy"))) == 1
+
+
+@pytest.mark.parametrize("X", [PIXELS, PICTURES[[]], None])
+def test_only_pictures_are_encoded(X):
+    with pytest.raises(InvalidInputError, match="`X` must"):
+        encoder().fit(X)
+
+
+def test_a_constant_feature_stays_finite():
+    same = Pictures(np.full((6, 3, 16, 16), 7, np.uint8))
+    assert np.isfinite(encoder().fit(same).transform(same)).all()
+
+
+LIGHT = np.arange(40) % 2
+SHADES = Pictures(
+    (np.tile(PIXELS, (2, 1, 1, 1)) // 4 + 100 * LIGHT[:, None, None, None]).astype(np.uint8)
+)
+GROUPS = np.array(["a", "b"])[(np.arange(40) // 2) % 2]
+
+
+@pytest.mark.parametrize("kind", ["network", "pipeline"])
+def test_estimators_take_pictures_through_the_encoder(kind):
+    if kind == "network":
+        inside = Network(encoder=encoder(), members=1, epochs=15, hidden=(16,))
+    else:
+        inside = make_pipeline(encoder(), LogisticRegression())
+    model = FairBayes(inside, min_count=1, random_state=0, tolerance=1.0)
+    model.fit(SHADES, LIGHT, sensitive_features=GROUPS)
+    assert model.score(SHADES, LIGHT, sensitive_features=GROUPS) > 0.9
+
+
+def test_pictures_need_a_trunk_or_an_encoder():
+    with pytest.raises(InvalidInputError, match="`network` must have a `trunk` for pictures"):
+        FairBayes(Network(), min_count=1).fit(SHADES, LIGHT, sensitive_features=GROUPS)
