@@ -183,7 +183,9 @@ class TestKeys:
 
 
 class TestSending:
-    @pytest.mark.parametrize("index", [slice(None), slice(3, 7), [9, 0]], ids=repr)
+    @pytest.mark.parametrize(
+        "index", [slice(None), slice(None, None, -1), slice(3, 7), [9, 0]], ids=repr
+    )
     def test_what_arrives_is_what_was_sent(self, mapped, index):
         table = Pictures(noise(), mean=(0, 0, 0), std=(1, 2, 3), key="abc")
         for sent in (table[index], mapped[index]):

@@ -164,11 +164,14 @@ class TestPlaces:
         assert not cache.exists()
 
     def test_a_wrong_file_is_told_what_it_is(self, tmp_path, cache, zip_of):
-        (tmp_path / "set.tar").write_bytes(b"no zip")
+        (tmp_path / "set.tar.gz").write_bytes(b"no zip")
+        with pytest.raises(InvalidInputError, match=r"UTKFace: .* got a file that is no zip file"):
+            load_utkface(tmp_path / "set.tar.gz", cache=cache)
+        (tmp_path / "utkface.zip").write_bytes(b"PK half of it")
         with pytest.raises(
-            InvalidInputError, match=r"set.tar must be a zip file, got: File is not"
+            InvalidInputError, match=r"utkface.zip must be a zip file, got: File is"
         ):
-            load_utkface(tmp_path / "set.tar", cache=cache)
+            load_utkface(tmp_path, cache=cache)
         cats = zip_of(tmp_path / "cats.zip", {"cat.jpg": b""})
         with pytest.raises(InvalidInputError, match=r"UTKFace: .* got a zip file"):
             load_utkface(cats, cache=cache)
