@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import zlib
 
 import numpy as np
 import pandas as pd
@@ -10,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairdial.datasets import Dataset, make_gaussian
+from fairdial.datasets import Dataset, load_compas, make_gaussian
 from fairdial.errors import InvalidInputError
 
 THREE = {
@@ -80,6 +81,9 @@ class TestConstruction:
             ({"y": [0, 1, np.nan, 1]}, "`y` must hold the labels 0 and 1, got"),
             ({"groups": ["a", None, "b", "b"]}, "`groups` must name a group for every row"),
             ({"groups": [1.0, np.nan, 2.0, 2.0]}, "`groups` must name a group for every row"),
+            ({"clusters": [0, 1]}, "`X` and `clusters` must describe the same rows, got 4 and 2"),
+            ({"clusters": ["p", None, "q", "q"]}, r"a cluster for every row, got 1 .* in row 1"),
+            ({"clusters": [[0, 1]] * 4}, "`clusters` must have one dimension"),
         ],
     )
     def test_bad_input_is_named(self, changed, message):
@@ -228,6 +232,11 @@ class TestPaperSplit:
                 drift = share_of_ones(part, group) - share_of_ones(data, group)
                 assert abs(drift) * n < 1.0 + 1e-9
 
+    def test_seeds_give_the_rows_that_published_figures_came_from(self):
+        parts = load_compas().paper_split(5)
+        sums = [zlib.crc32(part.X.index.to_numpy().astype("<i8").tobytes()) for part in parts]
+        assert sums == [3410854122, 2777412979, 2907083292, 4177762200]
+
     def test_a_seed_must_be_a_whole_number(self):
         with pytest.raises(InvalidInputError, match="`seed` must be a whole number >= 0"):
             tiny().paper_split(0.5)
@@ -235,3 +244,104 @@ class TestPaperSplit:
     def test_groups_too_small_to_divide_are_named(self):
         with pytest.raises(InvalidInputError, match=r"too few rows .* 'g1' \(3 and 3\)"):
             from_cells([(50, 50), (3, 3)]).paper_split(0)
+
+
+def clustered(cells: list[tuple[int, int]], sizes: list[int], *, mixed: bool) -> Dataset:
+    """Shuffled rows in clusters of these sizes; of one group and label each, unless mixed."""
+    data = from_cells(cells)
+    n = len(data)
+    data = data.subset(np.random.default_rng(n).permutation(n))
+    clusters = np.repeat(np.arange(n), np.resize(sizes, n))[:n]
+    if not mixed:
+        order = np.lexsort((data.y, data.groups))
+        _, cell = np.unique(np.char.add(data.groups, data.y.astype(str)), return_inverse=True)
+        clusters[order] = clusters + n * cell[order]
+    return Dataset(data.X, data.y, data.groups, clusters=clusters)
+
+
+def cell_counts(part: Dataset, data: Dataset) -> np.ndarray:
+    names = np.unique(data.groups)
+    return np.array([[np.sum((part.groups == g) & (part.y == k)) for k in (0, 1)] for g in names])
+
+
+large = st.lists(st.tuples(st.integers(60, 90), st.integers(60, 90)), min_size=1, max_size=3)
+few = st.lists(st.integers(1, 4), min_size=1, max_size=6)
+
+
+class TestClusters:
+    def test_numbers_stay_and_other_values_are_numbered(self):
+        assert tiny(clusters=[7, 7, 3, 9]).clusters.tolist() == [7, 7, 3, 9]
+        assert tiny(clusters=["q", "p", "q", "r"]).clusters.tolist() == [0, 1, 0, 2]
+        assert tiny().clusters is None
+
+    def test_they_move_with_their_rows(self):
+        assert tiny(clusters=[7, 7, 3, 9]).subset([3, 0]).clusters.tolist() == [9, 7]
+
+    @given(large, few, st.booleans(), seeds)
+    def test_no_cluster_is_parted_and_no_row_lost(self, cells, sizes, mixed, seed):
+        data = clustered(cells, sizes, mixed=mixed)
+        for parts in (data.split(0.4, seed), data.paper_split(seed)):
+            np.testing.assert_array_equal(np.sort(rows_of(*parts)), np.arange(len(data)))
+            found = np.concatenate([np.unique(part.clusters) for part in parts])
+            assert len(found) == len(np.unique(data.clusters))
+
+    @given(large, few, seeds)
+    def test_every_label_of_a_group_is_met_to_within_a_cluster(self, cells, sizes, seed):
+        data = clustered(cells, sizes, mixed=False)
+        single = Dataset(data.X, data.y, data.groups)
+        for mine, exact in (
+            (data.split(0.4, seed), single.split(0.4, seed)),
+            (data.paper_split(seed), single.paper_split(seed)),
+        ):
+            for part, wanted in zip(mine, exact, strict=True):
+                drift = cell_counts(part, data) - cell_counts(wanted, data)
+                assert np.abs(drift).max() < max(sizes)
+                assert cell_counts(part, data).min() > 0
+
+    @given(cells, seeds)
+    def test_single_rows_are_divided_as_without_clusters(self, cells, seed):
+        data = from_cells(cells)
+        names = np.random.default_rng(seed).permutation(len(data))
+        with_clusters = Dataset(data.X, data.y, data.groups, clusters=names)
+        for mine, theirs in zip(with_clusters.split(0.4, seed), data.split(0.4, seed), strict=True):
+            np.testing.assert_array_equal(mine.X.index, theirs.X.index)
+
+    @given(large, few, st.booleans(), seeds)
+    def test_their_names_don_t_matter(self, cells, sizes, mixed, seed):
+        data = clustered(cells, sizes, mixed=mixed)
+        other = Dataset(data.X, data.y, data.groups, clusters=[f"c{-c}" for c in data.clusters])
+        for mine, theirs in zip(data.paper_split(seed), other.paper_split(seed), strict=True):
+            np.testing.assert_array_equal(mine.X.index, theirs.X.index)
+
+    @given(large, few, seeds)
+    def test_a_mixed_cluster_counts_where_its_first_row_does(self, cells, sizes, seed):
+        data = clustered(cells, sizes, mixed=True)
+        first = pd.Series(range(len(data))).groupby(data.clusters).transform("min").to_numpy()
+        alike = Dataset(data.X, data.y[first], data.groups[first], clusters=data.clusters)
+        for mine, theirs in zip(data.split(0.4, seed), alike.split(0.4, seed), strict=True):
+            np.testing.assert_array_equal(mine.X.index, theirs.X.index)
+
+    def test_a_group_that_only_follows_others_is_divided_with_them(self):
+        y, groups = [0, 1] * 10, ["a"] * 18 + ["b"] * 2
+        clusters = [*range(18), 0, 1]
+        train, test = Dataset(pd.DataFrame({"row": range(20)}), y, groups, clusters=clusters).split(
+            0.5
+        )
+        assert len(train) + len(test) == 20
+
+    def test_too_few_clusters_are_an_error(self):
+        data = from_cells([(8, 8), (8, 8)])
+        clusters = [*range(8), *[8] * 8, *range(9, 25)]  # the second cell is one cluster
+        data = Dataset(data.X, data.y, data.groups, clusters=clusters)
+        message = r"are in 'g0' \(8 and 8\), or too few clusters\. Merge"
+        with pytest.raises(InvalidInputError, match=message):
+            data.split(0.5)
+
+    @given(st.lists(st.integers(1, 30), min_size=4, max_size=8), seeds)
+    def test_as_many_clusters_as_parts_are_enough(self, sizes, seed):
+        n = sum(sizes)
+        data = from_cells([(n, 0)])
+        data = Dataset(data.X, data.y, data.groups, clusters=np.repeat(range(len(sizes)), sizes))
+        parts = data.paper_split(seed)
+        assert min(len(part) for part in parts) > 0
+        assert sum(len(part) for part in parts) == n

@@ -26,8 +26,9 @@ def divide(
 
     A cluster counts, with all its rows, for the group and the label of its first row. The clusters
     of a group and label are shuffled and laid end to end, and each falls into the part in which
-    its first row lies: no part is larger or smaller than without clusters by the size of one or
-    more. Single rows are clusters too.
+    its first row lies; so a part that is larger than clusters are has as many rows as it would
+    have without, give or take less than one cluster. Every part gets at least one. Without
+    clusters, each row is one.
 
     Parameters
     ----------
@@ -64,15 +65,12 @@ def divide(
         cells = [np.flatnonzero((group == name) & (label == value)) for value in (0, 1)]
         counts = [int(weights[cell].sum()) for cell in cells]
         sizes = _part_sizes(counts, shares)
-        enough = sizes is not None
-        if sizes is not None:
-            for cell, cuts in zip(cells, np.cumsum(sizes, axis=0).T, strict=True):
-                order = rng.permutation(cell)
-                before = np.cumsum(weights[order]) - weights[order]
-                part[order] = np.searchsorted(cuts, before, side="right")
-                enough &= len(np.unique(part[order])) in (0, len(shares) + 1)
-        if not enough:
+        if sizes is None or any(0 < len(cell) <= len(shares) for cell in cells):
             small.append(f"{name!r} ({counts[0]} and {counts[1]})")
+            continue
+        for cell, cuts in zip(cells, np.cumsum(sizes, axis=0).T, strict=True):
+            order = rng.permutation(cell)
+            part[order] = _part_of_each(weights[order], cuts)
     if small:
         raise InvalidInputError(
             "`groups`: every label of a group must have rows in each part; too few rows with "
@@ -81,6 +79,18 @@ def divide(
             + ". Merge small groups, or leave them out with subset()."
         )
     return [np.flatnonzero(part[cluster] == k) for k in range(len(shares) + 1)]
+
+
+def _part_of_each(weights: Rows, cuts: Rows) -> Rows:
+    """(c,) part of each of these clusters, which are laid end to end and cut after these rows."""
+    size, parts = len(weights), len(cuts) + 1
+    if size == 0:
+        return np.zeros(0, np.intp)
+    ends = np.searchsorted(np.cumsum(weights) - weights, cuts)  # clusters up to each cut
+    least = np.arange(1, parts)
+    ends = np.maximum.accumulate(ends - least) + least  # each part has a cluster,
+    ends = np.clip(ends, least, size - parts + least)  # the first and the last too
+    return np.searchsorted(ends, np.arange(size), side="right")
 
 
 def _first_rows(n_rows: int, clusters: NDArray[np.int64] | None) -> tuple[Rows, Rows]:

@@ -17,6 +17,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
@@ -128,11 +129,9 @@ def decode_once(
 def _remove_abandoned(folder: Path) -> None:
     """What a killed process left behind."""
     for path in folder.glob(f"*{PART}"):
-        try:
+        with suppress(OSError):  # somebody else was faster, or it is somebody else's
             if time.time() - path.stat().st_mtime > ABANDONED:
                 path.unlink()
-        except FileNotFoundError:  # somebody else was faster
-            continue
 
 
 def _read_manifest(folder: Path, digest: str) -> dict[str, Any] | None:
@@ -174,7 +173,7 @@ def _make(
         return f"pixels-{manifest['key'][:DIGITS]}.npy"
 
     def write_manifest(stream: IO[bytes]) -> str:
-        stream.write(json.dumps(manifest, indent=0).encode())
+        stream.write(json.dumps(manifest).encode())
         return MANIFEST
 
     manifest: dict[str, Any] = {"format": FORMAT, "digest": digest, "source": str(files.place)}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import zipfile
 from pathlib import Path
 
 import numpy as np
@@ -98,7 +99,7 @@ def load_utkface(
 
 def _find(root: Path) -> PictureFiles:
     """The pictures in the first place where there are some."""
-    if root.is_file():
+    if zipfile.is_zipfile(root):
         return _in_zip(root, root)
     if not root.is_dir():
         raise _wrong(root)
