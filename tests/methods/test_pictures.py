@@ -1,0 +1,120 @@
+"""Every method trains a ResNet-18 on pictures end to end."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from fairdial import EPO, GFB, YOTO, FairBayes, FairBiNN, Network, paper_settings  # noqa: E402
+from fairdial.datasets import Pictures  # noqa: E402
+from fairdial.nn.nets import ModuleStack  # noqa: E402
+from fairdial.nn.resnet import ResNet18  # noqa: E402
+from fairdial.nn.rows import PictureRows  # noqa: E402
+from fairdial.nn.scorer import in_float64, score_rows, score_runs, trunk_features  # noqa: E402
+
+RNG = np.random.default_rng(0)
+N = 64
+LIGHT = np.arange(N) % 2
+GROUPS = np.array(["a", "b"])[(np.arange(N) // 2) % 2]
+PIXELS = RNG.integers(0, 60, (N, 3, 16, 16)) + 120 * LIGHT[:, None, None, None]
+PICTURES = Pictures(PIXELS.astype(np.uint8))
+torch.manual_seed(0)
+TRUNK = ResNet18({})
+QUICK = {
+    "epochs": 2,
+    "epoch": "short",  # no more steps than batches
+    "batch_size": 8,
+    "average": None,
+    "members": 1,
+    "head": 8,
+}
+
+
+def network(**settings) -> Network:
+    return Network(trunk=TRUNK, **(QUICK | settings))
+
+
+METHODS = {
+    "FairBayes": lambda: FairBayes(network(), min_count=1, random_state=0),
+    "GFB": lambda: GFB(network=network(), warm_epochs=0, min_count=1, random_state=0),
+    "EPO": lambda: EPO(network=network(epochs=1), n_settings=2, min_count=1, random_state=0),
+    "FairBiNN": lambda: FairBiNN(
+        network=network(epochs=1), n_settings=2, widen=0, min_count=1, random_state=0
+    ),
+    "YOTO": lambda: YOTO(network=network(), targets=2, min_count=1, random_state=0),
+}
+
+
+@pytest.mark.filterwarnings("ignore::fairdial.errors.FairdialWarning")
+@pytest.mark.parametrize("name", METHODS)
+def test_a_method_trains_the_whole_net(name):
+    model = METHODS[name]().fit(PICTURES, LIGHT, sensitive_features=GROUPS)
+    net = model.net_ if hasattr(model, "net_") else model.nets_[0]
+    assert isinstance(net.trunk, ModuleStack)
+    assert len(net.trunk.nets) == 2
+    for trained in net.trunk.nets:  # one for each group
+        changed = [
+            name
+            for name, p in trained.named_parameters()
+            if not torch.equal(p, TRUNK.state_dict()[name])
+        ]
+        if name == "FairBiNN":
+            assert any(n.startswith("layer4") for n in changed)
+        assert len(changed) == len(list(TRUNK.parameters()))
+    decisions = model.predict(PICTURES, sensitive_features=GROUPS, tolerance=1.0)
+    alone = [
+        model.predict(PICTURES[[i]], sensitive_features=GROUPS[[i]], tolerance=1.0)[0]
+        for i in range(4)
+    ]
+    assert decisions[:4].tolist() == alone
+
+
+@pytest.mark.filterwarnings("ignore::fairdial.errors.FairdialWarning")
+def test_a_pictures_score_is_the_same_alone_and_with_others():
+    model = METHODS["FairBayes"]().fit(PICTURES, LIGHT, sensitive_features=GROUPS)
+    rows, codes = PictureRows(PICTURES, torch.device("cpu")), (GROUPS == "b").astype(int)
+    net = in_float64(model.net_)
+    assert net.head_dtype == torch.float64
+    assert next(net.trunk.parameters()).dtype == torch.float32
+    whole = score_rows(net, rows, codes)
+    assert whole.dtype == np.float64
+    for at_once in (1, 2, 7):
+        some = score_rows(net, rows, codes, at_once=at_once)
+        np.testing.assert_allclose(some, whole, rtol=0, atol=1e-12)  # the head's rounding
+
+
+def test_features_of_a_trunk_are_scored_as_the_pictures_are():
+    model = METHODS["YOTO"]()
+    model.fit(PICTURES, LIGHT, sensitive_features=GROUPS)
+    rows, codes = PictureRows(PICTURES, torch.device("cpu")), (GROUPS == "b").astype(int)
+    net = in_float64(model.net_)
+    features = trunk_features(net, rows, codes)
+    assert features.features.shape == (N, 1, 512)
+    for condition in (-2.0, 0.5):
+        direct = score_runs(net, rows, codes, condition=condition)
+        cached = score_runs(net, features, codes, condition=condition, features=True)
+        np.testing.assert_allclose(cached, direct, rtol=0, atol=1e-12)
+
+
+def test_the_papers_settings_for_pictures_take_a_trunk():
+    settings = paper_settings("gfb", "utkface")
+    settings["network"].set_params(trunk=TRUNK, epochs=1, batch_size=8)
+    model = GFB(**settings, min_count=1, random_state=0)
+    model.fit(PICTURES, LIGHT, sensitive_features=GROUPS)
+    assert model.net_.head.active_widths == [128]
+
+
+def test_averaged_weights_come_with_averaged_statistics():
+    """A net that doesn't learn has the average of its statistics, not the last ones."""
+    model = FairBayes(
+        network(epochs=3, average=2.0, learning_rate=1e-30), min_count=1, random_state=0
+    )
+    model.fit(PICTURES, LIGHT, sensitive_features=GROUPS)
+    again = FairBayes(network(epochs=3, learning_rate=1e-30), min_count=1, random_state=0)
+    again.fit(PICTURES, LIGHT, sensitive_features=GROUPS)
+    mean = model.net_.trunk.nets[0].bn1.running_mean
+    last = again.net_.trunk.nets[0].bn1.running_mean
+    assert not torch.allclose(mean, last, rtol=1e-3)
+    assert torch.isfinite(mean).all()
