@@ -16,7 +16,7 @@ SOURCE = Path(__file__).resolve().parents[1] / "src"
 LAYERS = (
     {"__main__"},
     {"cli"},
-    {"bench", "serve"},
+    {"bench", "serve", "onnx"},
     {"methods"},
     {"nn"},
     {"persistence", "scorers", "encoders"},

@@ -98,6 +98,7 @@ def test_features_of_a_trunk_are_scored_as_the_pictures_are():
         np.testing.assert_allclose(cached, direct, rtol=0, atol=1e-12)
 
 
+@pytest.mark.filterwarnings("ignore::fairdial.errors.TrainingWarning")  # as it is in the paper
 def test_the_papers_settings_for_pictures_take_a_trunk():
     settings = paper_settings("gfb", "utkface")
     settings["network"].set_params(trunk=TRUNK, epochs=1, batch_size=8)

@@ -1,0 +1,162 @@
+"""One ONNX graph decides as the model does, at every tolerance."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.linear_model import LogisticRegression
+
+pytest.importorskip("torch")
+pytest.importorskip("onnx")
+runtime = pytest.importorskip("onnxruntime")
+
+from fairdial import EPO, GFB, FairBayes, Network  # noqa: E402
+from fairdial.datasets import load_adult  # noqa: E402
+from fairdial.errors import InvalidInputError  # noqa: E402
+from fairdial.onnx import export_onnx  # noqa: E402
+
+ADULT = load_adult()
+TOLERANCES = np.linspace(0.0, 0.2, 20)
+KINDS = {"tensor(double)": np.float64, "tensor(int64)": np.int64, "tensor(string)": object}
+
+
+class Runner:
+    """The graph on one table, at any thresholds."""
+
+    def __init__(self, path, X, groups):
+        self.session = runtime.InferenceSession(path, providers=["CPUExecutionProvider"])
+        self.feed = {}
+        for given in self.session.get_inputs():
+            kind = KINDS[given.type]
+            if given.name == "group":
+                self.feed["group"] = np.array(groups, kind)
+            elif given.name != "thresholds":
+                column = X[given.name]
+                text = kind is object
+                values = column.astype(object).where(column.notna(), "") if text else column
+                self.feed[given.name] = values.to_numpy(kind)[:, None]
+
+    def __call__(self, thresholds):
+        limits = {"thresholds": np.asarray(thresholds, np.float64)}
+        return self.session.run(["logit", "decision"], self.feed | limits)
+
+
+def check_equal(model, path, X, groups, tolerances=TOLERANCES):
+    names = model.frontier_.groups
+    codes = groups if isinstance(names[0], str) else [names.index(g) for g in groups]
+    graph = Runner(path, X, codes)
+    known = dict(zip(names, range(len(names)), strict=True))
+    wishes = [np.asarray(tolerance) for tolerance in tolerances]
+    rows = np.array([known[g] for g in groups])
+    expected = model._margins(X, rows, wishes, None)  # scored once
+    for tolerance, margin in zip(tolerances, expected, strict=True):
+        logits, decisions = graph(model.frontier_.at(float(tolerance)).thresholds)
+        assert np.array_equal(decisions, margin > 0)
+    np.testing.assert_allclose(
+        logits, model.logits(X, sensitive_features=groups), rtol=0, atol=1e-9
+    )
+
+
+@pytest.mark.filterwarnings("ignore::fairdial.errors.FairdialWarning")
+def test_decisions_are_the_models_on_every_row_of_adult_at_20_tolerances(tmp_path):
+    train, _ = ADULT.split(test_size=0.7, random_state=0)
+    model = GFB(network=Network(epochs=2), warm_epochs=1, random_state=0)
+    model.fit(train.X, train.y, sensitive_features=train.groups)
+    path = export_onnx(model, tmp_path / "adult.onnx")
+    check_equal(model, path, ADULT.X, ADULT.groups)
+
+
+def table(n: int = 600) -> tuple[pd.DataFrame, np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(0)
+    group = rng.integers(0, 3, n)
+    age = rng.normal(size=n) + group
+    X = pd.DataFrame(
+        {
+            "age": np.where(rng.random(n) < 0.1, np.nan, age),
+            "job": pd.Series(rng.choice(["cook", "nurse", "pilot"], n)).where(rng.random(n) < 0.9),
+            "town": pd.Series(rng.integers(0, 4, n)).astype("category"),
+            "flag": rng.random(n) < 0.5,
+        }
+    )
+    y = (rng.random(n) < 1 / (1 + np.exp(-age))).astype(int)
+    return X, y, group
+
+
+@pytest.mark.filterwarnings("ignore::fairdial.errors.FairdialWarning")
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"shared": True, "members": 2},
+        {"shared": False, "members": 2, "norm": True, "bare": True, "hidden": (8, 6, 5)},
+        {"shared": False, "members": 1, "head": 0},
+    ],
+)
+@pytest.mark.parametrize("recalibrate", [None, "group"])
+@pytest.mark.parametrize("named", [True, False])
+def test_all_kinds_of_columns_networks_and_groups_are_exported(
+    tmp_path, settings, recalibrate, named
+):
+    X, y, codes = table()
+    groups = np.array(["a", "b", "c"])[codes] if named else codes + 5
+    network = Network(**({"hidden": (8,), "head": 4, "epochs": 2} | settings))
+    model = FairBayes(network, recalibrate=recalibrate, min_count=1, random_state=0)
+    model.fit(X, y, sensitive_features=groups)
+    path = export_onnx(model, tmp_path / "model.onnx")
+    new = X.copy()
+    new.loc[:50, "job"] = "never seen"
+    check_equal(model, path, new, groups.tolist(), [0.0, 0.05, 0.5])
+
+
+@pytest.fixture(scope="module")
+def small():
+    X, y, codes = table()
+    groups = np.array(["a", "b", "c"])[codes]
+    model = FairBayes(Network(hidden=(4,), head=0, epochs=1), random_state=0)
+    return model.fit(X, y, sensitive_features=groups), X, groups
+
+
+def test_an_unknown_group_is_nan_and_never_selected(tmp_path, small):
+    model, X, _ = small
+    path = export_onnx(model, tmp_path / "model.onnx")
+    logits, decisions = Runner(path, X[:3], ["a", "nobody", "c"])([-np.inf] * 3)
+    assert np.isnan(logits).tolist() == [False, True, False]
+    assert decisions.tolist() == [True, False, True]
+
+
+def test_the_file_names_groups_labels_and_criterion(tmp_path, small):
+    model, _, _ = small
+    path = export_onnx(model, tmp_path / "model.onnx")
+    session = runtime.InferenceSession(path, providers=["CPUExecutionProvider"])
+    told = session.get_modelmeta().custom_metadata_map
+    assert json.loads(told["groups"]) == ["a", "b", "c"]
+    assert json.loads(told["labels"]) == [0, 1]
+    assert told["criterion"] == "demographic_parity"
+    assert not list(tmp_path.glob("*.part"))
+
+
+def test_what_cannot_be_exported_is_refused(tmp_path, small):
+    _, X, groups = small
+    y = np.arange(len(X)) % 2
+    plain = FairBayes(LogisticRegression(), min_count=1)
+    plain.fit(X[["age"]].fillna(0.0), y, sensitive_features=groups)
+    for refused, message in (
+        (plain, "got another scorer"),
+        (EPO(), "got EPO"),
+        (FairBayes(), "calibrated FairBayes or GFB"),
+        (None, "got NoneType"),
+    ):
+        with pytest.raises(InvalidInputError, match=message):
+            export_onnx(refused, tmp_path / "no.onnx")
+    renamed = X.rename(columns={"job": "group"})
+    other = FairBayes(Network(hidden=(4,), epochs=1), min_count=1, random_state=0)
+    other.fit(renamed, y, sensitive_features=groups)
+    with pytest.raises(InvalidInputError, match="called group or thresholds"):
+        export_onnx(other, tmp_path / "no.onnx")
+    with_empty = X.assign(job=X["job"].fillna(""))
+    other.fit(with_empty, y, sensitive_features=groups)
+    with pytest.raises(InvalidInputError, match="got others in column 'job'"):
+        export_onnx(other, tmp_path / "no.onnx")
+    assert not list(tmp_path.iterdir())
