@@ -149,6 +149,7 @@ def _make(
     files: PictureFiles, names: Sequence[str], size: int, folder: Path, digest: str, verbose: bool
 ) -> dict[str, Any]:
     """Decode everything; the pixels take their place, and then the manifest."""
+    manifest: dict[str, Any] = {"format": FORMAT, "digest": digest, "source": str(files.place)}
     decode = decoder(size)
     kept: dict[str, str] = {}
     unreadable: list[str] = []
@@ -176,7 +177,6 @@ def _make(
         stream.write(json.dumps(manifest).encode())
         return MANIFEST
 
-    manifest: dict[str, Any] = {"format": FORMAT, "digest": digest, "source": str(files.place)}
     path = _write_whole(folder, write_pixels)
     manifest |= {
         "size": size,
