@@ -26,7 +26,7 @@ LAYERS = (
     {"paths", "points"},
     {"ladders", "confidence"},
     {"metrics", "datasets"},
-    {"criteria"},
+    {"criteria", "columns"},
     {"_validation"},
     {"plotting"},
     {"_version", "errors", "progress"},
