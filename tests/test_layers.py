@@ -18,6 +18,7 @@ LAYERS = (
     {"cli"},
     {"bench", "serve", "onnx"},
     {"methods"},
+    {"tarte"},
     {"nn"},
     {"persistence", "scorers", "encoders"},
     {"sweeping"},
@@ -26,7 +27,7 @@ LAYERS = (
     {"paths", "points"},
     {"ladders", "confidence"},
     {"metrics", "datasets"},
-    {"criteria"},
+    {"criteria", "columns"},
     {"_validation"},
     {"plotting"},
     {"_version", "errors", "progress"},
@@ -127,7 +128,7 @@ def test_matplotlib_is_imported_when_something_is_drawn(module):
 
 
 def test_import_fairdial_stays_light():
-    heavy = "torch", "matplotlib", "fastapi"
+    heavy = "torch", "matplotlib", "fastapi", "tarte_ai", "fasttext"
     program = f"import sys, fairdial; print([m for m in {heavy!r} if m in sys.modules])"
     done = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=True

@@ -34,6 +34,7 @@ EXPORTED = {
         "Points",
         "SmallGroupError",
         "TableEncoder",
+        "TarteEncoder",
         "TrainingWarning",
         "UnknownGroupError",
         "criterion",

@@ -29,6 +29,7 @@ from fairdial.methods.yoto import YOTO
 from fairdial.points import Point, Points
 from fairdial.scorers import proba_to_logits
 from fairdial.sweeping import measure, sweep
+from fairdial.tarte import TarteEncoder
 
 __all__ = [
     "EPO",
@@ -52,6 +53,7 @@ __all__ = [
     "Points",
     "SmallGroupError",
     "TableEncoder",
+    "TarteEncoder",
     "TrainingWarning",
     "UnknownGroupError",
     "criterion",

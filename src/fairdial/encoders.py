@@ -18,27 +18,32 @@ from typing import Any, ClassVar, Protocol, Self
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
-from pandas.api import types
 from sklearn.base import BaseEstimator, TransformerMixin
-from sklearn.utils.validation import _check_feature_names_in, check_array, check_is_fitted
+from sklearn.utils.validation import _check_feature_names_in, check_is_fitted
 
 from fairdial._validation import check_count, check_fraction
-from fairdial.errors import FairdialWarning, InvalidInputError, warn
+from fairdial.columns import (
+    Floats,
+    Value,
+    as_table,
+    column_names,
+    find_columns,
+    is_numeric,
+    keep_names,
+    plain,
+    read_categories,
+    read_numbers,
+    refuse_empty,
+    take_column,
+)
+from fairdial.errors import InvalidInputError
 
-Floats = NDArray[np.float64]
 Features = NDArray[np.float32]
-Value = str | int | float | bool  # what a category or the name of a column can be
 
 FORMAT = 1  # version of the JSON text
 CLIP = 10.0  # scaled numbers end here, so that an outlier cannot drown the other features
-LARGEST = 1e100  # numbers beyond are taken for infinite: their squares overflow
 FREQUENT = 10  # rows that make a category frequent ...
 FREQUENT_SHARE = 0.01  # ... or this share of the rows, where the table is small
-NUMBERS = {"integer", "floating", "mixed-integer-float", "boolean", "decimal"}  # in object columns
-ADVICE = {
-    "M": "Turn dates into numbers first, such as the year or the days since a fixed date.",
-    "m": "Turn durations into numbers first, such as seconds.",
-}
 
 
 class Encoder(Protocol):
@@ -155,7 +160,7 @@ class _Numeric:
     @classmethod
     def learn(cls, name: Value, values: Floats, n_bins: int) -> _Numeric:
         known = values[~np.isnan(values)]
-        _refuse_empty(known, name)
+        refuse_empty(known, name)
         low, centre, high = np.quantile(known, (0.25, 0.5, 0.75)).tolist()
         spread = float(np.std(known)) if known.min() < known.max() else 0.0
         edges = quantile_edges(known, n_bins) if n_bins else known[:0]
@@ -179,7 +184,7 @@ class _Numeric:
         return max(len(self.edges), 1) + self.missing
 
     def write(self, column: Any, out: Features) -> None:
-        values = _read_numbers(column, self.name)
+        values = read_numbers(column, self.name)
         missing = np.isnan(values)
         if missing.any():
             values = np.where(missing, self.centre, values)
@@ -196,7 +201,7 @@ class _Numeric:
         known = np.isfinite([centre, scale, *edges]).all()
         if not known or scale <= 0 or len(edges) in (1, 2) or (np.diff(edges) <= 0).any():
             raise ValueError(f"scale and edges of column {item['name']!r}")
-        return cls(_plain(item["name"]), centre, scale, tuple(edges), _flag(item["missing"]))
+        return cls(plain(item["name"]), centre, scale, tuple(edges), _flag(item["missing"]))
 
 
 @dataclass(frozen=True)
@@ -210,9 +215,9 @@ class _Categorical:
 
     @classmethod
     def learn(cls, name: Value, column: Any, at_least: int, at_most: int) -> _Categorical:
-        codes, values = _read_categories(column, name)
+        codes, values = read_categories(column, name)
         known = codes[codes >= 0]
-        _refuse_empty(known, name)
+        refuse_empty(known, name)
         counts = np.bincount(known, minlength=len(values)).tolist()
         often = [(v, count) for v, count in zip(values, counts, strict=True) if count >= at_least]
         often.sort(key=lambda item: (-item[1], *_order(item[0])))
@@ -233,7 +238,7 @@ class _Categorical:
         return len(self.categories) + 1 + self.missing
 
     def write(self, column: Any, out: Features) -> None:
-        codes, values = _read_categories(column, self.name)
+        codes, values = read_categories(column, self.name)
         other = len(self.categories)
         place = {value: i for i, value in enumerate(self.categories)}
         places = [place.get(value, other) for value in values]
@@ -242,10 +247,10 @@ class _Categorical:
 
     @classmethod
     def read(cls, item: dict[str, Any]) -> _Categorical:
-        categories = tuple(_plain(value) for value in item["categories"])
+        categories = tuple(plain(value) for value in item["categories"])
         if len(set(categories)) < len(categories):
             raise ValueError(f"repeated categories of column {item['name']!r}")
-        return cls(_plain(item["name"]), categories, _flag(item["missing"]))
+        return cls(plain(item["name"]), categories, _flag(item["missing"]))
 
 
 KINDS: dict[str, type[_Numeric] | type[_Categorical]] = {
@@ -345,23 +350,13 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         """
         n_bins = check_count(self.n_bins, "n_bins", least=0)
         at_most = check_count(self.max_categories, "max_categories")
-        table = _as_table(X, self)
+        table = as_table(X, self)
         at_least = _frequent_rows(self.min_frequency, len(table))
-        names: list[Value]
-        if isinstance(table, pd.DataFrame):
-            names = [_column_name(name) for name in table.columns]
-            if not table.columns.is_unique:
-                twice = table.columns[table.columns.duplicated()][0]
-                raise InvalidInputError(
-                    f"`X` must name every column differently, got {twice!r} twice."
-                )
-        else:
-            names = list(range(table.shape[1]))
         rules: list[_Numeric | _Categorical] = []
-        for i, name in enumerate(names):
-            column = _take(table, i)
-            if _is_numeric(column, name):
-                rules.append(_Numeric.learn(name, _read_numbers(column, name), n_bins))
+        for i, name in enumerate(column_names(table)):
+            column = take_column(table, i)
+            if is_numeric(column, name):
+                rules.append(_Numeric.learn(name, read_numbers(column, name), n_bins))
             else:
                 rules.append(_Categorical.learn(name, column, at_least, at_most))
         return self._set(rules, named=isinstance(table, pd.DataFrame))
@@ -380,13 +375,13 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             Finite float32 numbers, row after row in memory.
         """
         check_is_fitted(self)
-        table = _as_table(X, self)
-        columns = self._match(table)
+        table = as_table(X, self)
+        columns = find_columns(table, self._names, self, named=self.named_)
         out = np.zeros((len(table), self.n_features_out_), np.float32)
         start = 0
         for rule, i in zip(self.columns_, columns, strict=True):
             stop = start + rule.width
-            rule.write(_take(table, i), out[:, start:stop])
+            rule.write(take_column(table, i), out[:, start:stop])
             start = stop
         return out
 
@@ -409,7 +404,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             Names of the columns, where the training rows had none.
         """
         check_is_fitted(self)
-        heads: Sequence[Any] = [rule.name for rule in self.columns_]
+        heads: Sequence[Any] = self._names
         if input_features is not None or not self.named_ or hasattr(self, "feature_names_in_"):
             heads = _check_feature_names_in(self, input_features)
         names = [
@@ -436,7 +431,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         data = {
             "format": "fairdial.table_encoder",
             "version": FORMAT,
-            "parameters": {name: _plain(value) for name, value in self.get_params().items()},
+            "parameters": {name: plain(value) for name, value in self.get_params().items()},
             "named": self.named_,
             "columns": [{"kind": rule.kind, **vars(rule)} for rule in self.columns_],
         }
@@ -469,171 +464,15 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     def _set(self, rules: Sequence[_Numeric | _Categorical], *, named: bool) -> Self:
         self.columns_ = tuple(rules)
         self.named_ = named
-        self.n_features_in_ = len(rules)
-        if named and all(isinstance(rule.name, str) for rule in rules):
-            self.feature_names_in_ = np.array([rule.name for rule in rules], dtype=object)
-        elif hasattr(self, "feature_names_in_"):
-            del self.feature_names_in_
+        keep_names(self, self._names, named=named)
         return self
 
-    def _match(self, table: pd.DataFrame | NDArray[Any]) -> list[int]:
-        """Where the table has the columns of fit: by name if both have names, or by position."""
-        if isinstance(table, pd.DataFrame) and self.named_:
-            names = [rule.name for rule in self.columns_]
-            lost = [repr(name) for name in names if name not in table.columns]
-            if lost:
-                raise InvalidInputError(
-                    f"`X` must have the columns of the training rows, got none called "
-                    f"{', '.join(lost)}; there are {', '.join(map(repr, table.columns))}."
-                )
-            where: list[int] = table.columns.get_indexer_for(names).tolist()
-            if len(where) > len(names):
-                raise InvalidInputError(
-                    f"`X` must name every column differently, got {table.columns.tolist()}."
-                )
-            return where
-        if table.shape[1] != self.n_features_in_:
-            raise InvalidInputError(
-                f"X has {table.shape[1]} features, but {type(self).__name__} is expecting "
-                f"{self.n_features_in_} features as input."
-            )
-        if hasattr(self, "feature_names_in_"):
-            warn(
-                f"X does not have valid feature names, but {type(self).__name__} was fitted with "
-                "feature names; its columns are taken by position.",
-                FairdialWarning,
-            )
-        return list(range(self.n_features_in_))
+    @property
+    def _names(self) -> list[Value]:
+        return [rule.name for rule in self.columns_]
 
 
-# ---- reading tables ----------------------------------------------------------------------------
-
-
-def _as_table(X: Any, estimator: TableEncoder) -> pd.DataFrame | NDArray[Any]:
-    """A DataFrame, or an array with two dimensions; at least one row and one column."""
-    if not isinstance(X, pd.DataFrame) and hasattr(X, "to_pandas"):
-        X = X.to_pandas()
-    if not isinstance(X, pd.DataFrame):
-        if isinstance(X, list | tuple):
-            X = np.array(X, dtype=object)  # numbers beside texts stay numbers
-        try:
-            return np.asarray(
-                check_array(X, dtype=None, ensure_all_finite=False, estimator=estimator)
-            )
-        except (TypeError, ValueError) as error:
-            raise InvalidInputError(f"`X` must be a table: {error}") from error
-    for size, what in zip(X.shape, ("row", "column"), strict=True):
-        if size == 0:
-            raise InvalidInputError(f"`X` must hold at least one {what}, got 0 {what}s.")
-    return X
-
-
-def _take(table: pd.DataFrame | NDArray[Any], i: int) -> Any:
-    return table.iloc[:, i] if isinstance(table, pd.DataFrame) else table[:, i]
-
-
-def _refuse_empty(known: NDArray[Any], name: Value) -> None:
-    if len(known) == 0:
-        raise InvalidInputError(
-            f"`X`: column {name!r} must hold at least one value, got missing values only. Drop "
-            "the column."
-        )
-
-
-def _is_numeric(column: Any, name: Value) -> bool:
-    """Whether the training rows of a column hold numbers; dates are refused."""
-    dtype = column.dtype
-    if isinstance(dtype, pd.CategoricalDtype):
-        return False
-    kind = getattr(dtype, "kind", "O")
-    if kind in ADVICE or isinstance(dtype, pd.PeriodDtype):
-        raise InvalidInputError(
-            f"`X`: column {name!r} must hold numbers or categories, got {dtype}. "
-            + ADVICE.get(kind, ADVICE["M"])
-        )
-    if kind == "O":
-        return types.infer_dtype(column, skipna=True) in NUMBERS
-    return bool(types.is_numeric_dtype(dtype))
-
-
-def _read_numbers(column: Any, name: Value) -> Floats:
-    """A numeric column as float64, NaN where a value is missing."""
-    if isinstance(column.dtype, pd.CategoricalDtype):
-        column = column.astype(object)
-    if not _is_numeric(column, name) and not np.all(pd.isna(column)):
-        raise InvalidInputError(
-            f"`X`: column {name!r} must hold numbers, as the training rows did, got values like "
-            f"{_first(column)!r}."
-        )
-    if getattr(column.dtype, "kind", "") == "c":
-        raise InvalidInputError(f"`X`: column {name!r} must hold real numbers, got complex ones.")
-    if column.dtype == object or not isinstance(column.dtype, np.dtype):
-        known = ~np.asarray(pd.isna(column))
-        values = np.full(len(column), np.nan)
-        try:
-            values[known] = np.asarray(column[known], dtype=np.float64)
-        except OverflowError:  # a whole number that no float can hold
-            values[known] = np.inf
-    else:
-        values = np.asarray(column, dtype=np.float64)
-    beyond = np.abs(values) > LARGEST
-    if beyond.any():
-        row = int(np.argmax(beyond))
-        raise InvalidInputError(
-            f"`X`: column {name!r} must hold finite numbers of at most {LARGEST:g} in size, got "
-            f"{values[row]} in row {row}."
-        )
-    return values
-
-
-def _read_categories(column: Any, name: Value) -> tuple[NDArray[np.integer[Any]], list[Value]]:
-    """Codes of the rows, -1 where a value is missing, and the values that they stand for."""
-    if isinstance(column.dtype, pd.CategoricalDtype):
-        codes = column.cat.codes.to_numpy()
-        found = column.cat.categories.tolist()
-    else:
-        try:
-            codes, uniques = pd.factorize(column)
-        except TypeError as error:  # values without a hash
-            raise InvalidInputError(
-                f"`X`: column {name!r} must hold texts, numbers or booleans: {error}."
-            ) from None
-        found = uniques.tolist()
-    values = []
-    for value in found:
-        try:
-            values.append(_plain(value))
-        except ValueError:
-            raise InvalidInputError(
-                f"`X`: column {name!r} must hold texts, finite numbers or booleans, got "
-                f"{value!r}. Turn it into texts or numbers first."
-            ) from None
-    return codes, values
-
-
-def _first(column: Any) -> Any:
-    """The first value that is not missing."""
-    return np.asarray(column, dtype=object)[~np.asarray(pd.isna(column))][0]
-
-
-def _plain(value: Any) -> Value:
-    """A text, a finite number or a boolean as Python's own type."""
-    if isinstance(value, np.generic):
-        value = value.item()
-    if isinstance(value, str):
-        return str.__str__(value)
-    if isinstance(value, bool | int) or (isinstance(value, float) and math.isfinite(value)):
-        return value
-    raise ValueError(f"{value!r} is neither a text nor a finite number")
-
-
-def _column_name(name: Any) -> Value:
-    try:
-        return _plain(name)
-    except ValueError:
-        raise InvalidInputError(
-            f"`X` must name its columns by texts or numbers, got {name!r}."
-        ) from None
+# ---- small things ------------------------------------------------------------------------------
 
 
 def _order(value: Value) -> tuple[bool, Value]:
