@@ -11,6 +11,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Hashable, Iterator, Sequence
 from contextlib import contextmanager
+from os import PathLike
 from typing import Any, Self
 
 import numpy as np
@@ -41,6 +42,8 @@ from fairdial.methods.rows import (
     split_column,
     take_rows,
 )
+from fairdial.methods.saving import save_model
+from fairdial.persistence.folder import Key
 
 Floats = NDArray[np.float64]
 
@@ -151,6 +154,10 @@ class DialClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
                 "array.reshape(1, -1) if it is a single row."
             )
         validate_data(self, X, skip_check_array=True, reset=reset)
+        if reset:
+            self.__dict__.pop("feature_dtypes_", None)
+            if isinstance(X, pd.DataFrame) and X.columns.is_unique:
+                self.feature_dtypes_ = X.dtypes.to_dict()
         return X
 
     def _codes(self, sensitive_features: Any, n_rows: int) -> Codes:
@@ -220,6 +227,7 @@ class DialClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
             all rows are one group: a plain classifier.
         """
         with self._all_or_nothing():
+            self.__dict__.pop("model_hash_", None)  # it was a saved model's: this is another
             return self._fit(X, y, sensitive_features)
 
     @abstractmethod
@@ -248,7 +256,9 @@ class DialClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
         if sensitive is None and len(self._dialled_groups()) > 1:
             raise InvalidInputError("`sensitive_features` must be given, as it was before.")
         positive = None if y is None else self._labels(y)
-        return self._calibrate(X, positive, sensitive, "declared")
+        self._calibrate(X, positive, sensitive, "declared")
+        self.__dict__.pop("model_hash_", None)  # it was a saved model's: this is another
+        return self
 
     def _check_scorer(self) -> None:
         check_is_fitted(self, "scorer_")
@@ -366,6 +376,47 @@ class DialClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
             X, sensitive_features=sensitive_features, tolerance=tolerance, confidence=confidence
         )
         return float(accuracy_score(y, decisions, sample_weight=sample_weight))
+
+    # ---- save ----------------------------------------------------------------------------------
+
+    def save(self, folder: str | PathLike[str], *, overwrite: bool = False, key: Key = None) -> str:
+        """Write the model to a folder; :func:`fairdial.load` gives it back.
+
+        Weights, frontier and settings are plain files (JSON, safetensors), estimators of
+        scikit-learn go through skops: nothing in the folder can run code. ``MODEL_CARD.md`` beside
+        them says in words what the model does. Callbacks, the checkpoint's place and the code of a
+        trunk of your own are not saved.
+
+        Parameters
+        ----------
+        folder : path
+            A new folder. It appears whole or not at all.
+        overwrite : bool
+            Replace the model that lies there.
+        key : bytes or path, optional
+            Sign the model with these bytes, at least 16, or those of a file.
+
+        Returns
+        -------
+        str
+            The model's hash: SHA-256 of the manifest, and ``model_hash_`` of the loaded model.
+
+        Examples
+        --------
+        >>> import tempfile
+        >>> from sklearn.linear_model import LogisticRegression
+        >>> import fairdial
+        >>> from fairdial.datasets import make_gaussian
+        >>> sample = make_gaussian(5000, random_state=0)
+        >>> dial = fairdial.FairBayes(LogisticRegression(), per_group=True, random_state=0)
+        >>> dial = dial.fit(sample.X, sample.y, sensitive_features=sample.groups)
+        >>> with tempfile.TemporaryDirectory() as place:
+        ...     name = dial.save(f"{place}/dial", key=b"sixteen bytes or more")
+        ...     again = fairdial.load(f"{place}/dial", key=b"sixteen bytes or more")
+        >>> again.model_hash_ == name
+        True
+        """
+        return save_model(self, folder, overwrite=overwrite, key=key)
 
 
 def positive_last(classes: NDArray[Any], pos_label: Any) -> NDArray[Any]:

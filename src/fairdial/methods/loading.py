@@ -1,0 +1,330 @@
+"""Saved models back as estimators: the reading side."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from fairdial.criteria import criterion as find_criterion
+from fairdial.encoders import TableEncoder
+from fairdial.errors import (
+    FairdialError,
+    FairdialWarning,
+    InvalidInputError,
+    MissingExtraError,
+    ModelFileError,
+    warn,
+)
+from fairdial.methods.base import DialClassifier
+from fairdial.methods.epo import EPO
+from fairdial.methods.fairbayes import FairBayes
+from fairdial.methods.fairbinn import FairBiNN
+from fairdial.methods.families import FamilyClassifier
+from fairdial.methods.gfb import GFB
+from fairdial.methods.network import Network, torch_module
+from fairdial.methods.saving import ENCODER, FRAMES, FRONTIER, OBJECTS, TABLES, WEIGHTS
+from fairdial.methods.thresholds import ThresholdClassifier
+from fairdial.methods.yoto import YOTO, Condition
+from fairdial.persistence.folder import MANIFEST, Key, Stored, read_folder
+from fairdial.persistence.frontiers import frontier_from_arrays
+from fairdial.persistence.objects import read_objects
+from fairdial.persistence.values import read_json, unpack, unpack_table
+from fairdial.scorers import AveragedScorer, PlattMap, SklearnScorer, find_method
+
+METHODS: dict[str, type[DialClassifier]] = {
+    method.__name__: method for method in (EPO, FairBayes, FairBiNN, GFB, YOTO)
+}
+SCORERS = {"EPO": "runs", "FairBiNN": "runs", "YOTO": "film"}  # the others': one net
+BROKEN = (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RuntimeError)
+
+
+def load(
+    folder: str | os.PathLike[str],
+    *,
+    key: Key = None,
+    trusted: Sequence[str] = (),
+    trunk: Any = None,
+) -> Any:
+    """The estimator that ``save`` wrote to a folder.
+
+    Every file is checked against the manifest's hash before it is parsed, and no file can run
+    code. Predictions are those of the saved model, to the last bit with the same libraries.
+
+    Parameters
+    ----------
+    folder : path
+        Where the model lies.
+    key : bytes or path, optional
+        The model must be signed with it. Without, a signature is not looked at.
+    trusted : sequence of str
+        Types of a scikit-learn estimator that are allowed besides those on the library's list;
+        the error names those that are missing.
+    trunk : torch Module or callable, optional
+        What ``Network(trunk=...)`` took, where that is a module of your own: its weights are in
+        the folder, its code is not.
+
+    Returns
+    -------
+    estimator
+        Fitted; ``model_hash_`` is the SHA-256 of the manifest, which stands for the whole model.
+
+    Raises
+    ------
+    ModelFileError
+        Something is missing, altered or of another kind than it must be.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import fairdial
+    >>> from sklearn.linear_model import LogisticRegression
+    >>> from fairdial.datasets import make_gaussian
+    >>> sample = make_gaussian(5000, random_state=0)
+    >>> dial = fairdial.FairBayes(LogisticRegression(), per_group=True, random_state=0)
+    >>> dial = dial.fit(sample.X, sample.y, sensitive_features=sample.groups)
+    >>> with tempfile.TemporaryDirectory() as place:
+    ...     saved = dial.save(f"{place}/dial")
+    ...     again = fairdial.load(f"{place}/dial")
+    >>> again.model_hash_ == saved
+    True
+    >>> again.thresholds(0.1) == dial.thresholds(0.1)
+    True
+    """
+    if isinstance(trusted, str) or not all(isinstance(name, str) for name in trusted):
+        raise InvalidInputError(f"`trusted` must be a list of type names, got {trusted!r}.")
+    stored = read_folder(folder, key=key)
+    try:
+        objects: dict[str, Any] = {}
+        if OBJECTS in stored.files:
+            objects = read_objects(stored.files[OBJECTS], OBJECTS, trusted)
+        return _Reader(stored, objects, trunk).model()
+    except (ModelFileError, MissingExtraError):
+        raise
+    except BROKEN as error:
+        told = str(error) if isinstance(error, FairdialError) else repr(error)
+        raise ModelFileError(
+            f"`{MANIFEST}` must tell of a model that its files hold, got something else ({told})."
+        ) from error
+
+
+class _Reader:
+    """A stored model that becomes an estimator; LookupError, TypeError, ...: it is none."""
+
+    def __init__(self, stored: Stored, objects: dict[str, Any], trunk: Any) -> None:
+        self.files, self.manifest = stored.files, stored.manifest
+        self.hash, self.objects, self.trunk = stored.hash, objects, trunk
+
+    def model(self) -> DialClassifier:
+        """The estimator."""
+        model: DialClassifier = self.unfitted()
+        model.classes_ = unpack(self.manifest["classes"])
+        _claim(_is_array(model.classes_) and len(set(model.classes_.tolist())) == 2, "two labels")
+        for name, value in _features(self.manifest["features"]).items():
+            setattr(model, name, value)
+        groups = unpack(self.manifest["groups"])
+        _claim(groups is None or type(groups) is tuple, "groups")
+        if groups is not None or isinstance(model, FairBayes):
+            model.trained_groups_ = groups
+        self.scorer(model)
+        self.frontier(model)
+        if TABLES in self.files:
+            for name, table in read_json(self.files[TABLES], TABLES).items():
+                _claim(name in FRAMES, "known tables")
+                setattr(model, name, None if table is None else unpack_table(table))
+        model.model_hash_ = self.hash
+        return model
+
+    def unfitted(self) -> Any:
+        """An estimator with the parameters of the saved one."""
+        kind, packed = METHODS[self.manifest["method"]], self.manifest["parameters"]
+        _claim(set(packed) == set(kind().get_params(deep=False)), f"parameters of {kind.__name__}")
+        return kind(**{name: unpack(value, self.unpack) for name, value in packed.items()})
+
+    def unpack(self, data: dict[str, Any]) -> Any:
+        """Parameters that aren't plain."""
+        ((kind, content),) = data.items()
+        makers: dict[str, Callable[[], Any]] = {
+            "$criterion": lambda: find_criterion(content),
+            "$network": lambda: Network(**{k: unpack(v, self.unpack) for k, v in content.items()}),
+            "$object": lambda: self.objects[content],
+            "$table_encoder": lambda: TableEncoder(**{k: unpack(v) for k, v in content.items()}),
+        }
+        return makers[kind]()
+
+    # ---- what scores ---------------------------------------------------------------------------
+
+    def scorer(self, model: Any) -> None:
+        """Set what scores."""
+        told = self.manifest["scorer"]
+        if told["kind"] == "estimators":
+            _claim(isinstance(model, FairBayes), "a scorer of the method's kind")
+            self.estimators(model, told)
+            return
+        wanted = SCORERS.get(self.manifest["method"], "net")
+        _claim(told["kind"] == wanted, "a scorer of the method's kind")
+        nets = self.nets(model, told["nets"])
+        model.encoder_ = self.encoder(told["encoder"])
+        _check_nets(nets, model.trained_groups_, model.encoder_, wanted)
+        device = _device(_network(model))
+        nets = [net.to(device) for net in nets]
+        encode = torch_module("fitting").Inputs(model.encoder_, device)
+        scoring = torch_module("scorer")
+        model.best_epoch_ = unpack(told["best_epoch"])
+        if wanted == "runs":
+            model.nets_, model.settings_ = nets, unpack(told["settings"])
+            _claim(len(model.settings_) == sum(net.runs for net in nets), "a net for each setting")
+            model.scorer_ = scoring.RunsScorer(nets, model.settings_, encode)
+            return
+        (model.net_,) = nets
+        if wanted == "film":
+            condition = Condition(**told["condition"])
+            _claim(condition.kind in ("raw", "log") and 0 < condition.low < condition.high, "range")
+            model.scorer_ = scoring.FilmScorer(model.net_, condition, encode)
+        else:
+            model.scorer_ = scoring.NetScorer(model.net_, encode)
+
+    def nets(self, model: Any, told: list[dict[str, Any]]) -> list[Any]:
+        """The networks; the parameters get their trunk back, if there is one."""
+        saving = torch_module("saving")
+        own = saving.needs_trunk(told)
+        if own is None and self.trunk is not None:
+            raise ModelFileError("`trunk` must be left out: the model's is the library's, got one.")
+        if own is not None and self.trunk is None:
+            raise ModelFileError(
+                f"`{WEIGHTS}` holds the weights of a trunk of your own, {own}, and files bring no "
+                "code: load(..., trunk=...) takes what Network(trunk=...) took."
+            )
+        trunk = self.trunk or saving.library_trunk(told)
+        if trunk is not None:
+            _network(model).trunk = trunk
+        return saving.nets_from_arrays(told, self.files[WEIGHTS], WEIGHTS, trunk)  # type: ignore[no-any-return]
+
+    def estimators(self, model: Any, told: dict[str, Any]) -> None:
+        """Estimators of scikit-learn: one, one for each group, or those of folds."""
+        method, parts = told["method"], self.objects["fitted"]
+        sizes = {len(part) for part in parts}
+        groups = len(model.trained_groups_ or (0,))
+        _claim(sizes == {groups if model.per_group else 1}, "an estimator for each group")
+        every = [estimator for part in parts for estimator in part]
+        for estimator in every:
+            find_method(estimator, method)
+        scorers = [SklearnScorer(p, positive=model.classes_[1], method=method) for p in parts]
+        if told["averaged"]:
+            model.scorer_, model.estimator_ = AveragedScorer(scorers), every
+        else:
+            (model.scorer_,) = scorers
+            model.estimator_ = model.scorer_.estimators if model.per_group else every[0]
+
+    def encoder(self, kind: str | None) -> Any:
+        """How rows become inputs."""
+        if kind != "table":
+            return None if kind is None else self.objects["encoder"]
+        read_json(self.files[ENCODER], ENCODER)  # refuses what from_json may not
+        try:
+            return TableEncoder.from_json(self.files[ENCODER].decode())
+        except InvalidInputError as error:
+            raise ModelFileError(f"`{ENCODER}` must hold a table encoder: {error}") from error
+
+    # ---- the dial ------------------------------------------------------------------------------
+
+    def frontier(self, model: Any) -> None:
+        """Set the frontier, and recalibration, if the model was calibrated."""
+        told, platt = self.manifest["frontier"], self.manifest["platt"]
+        if isinstance(model, ThresholdClassifier):
+            model.platt_ = None if platt is None else _platt(platt)
+        if told is None:
+            return
+        found = frontier_from_arrays(told, self.files[FRONTIER], FRONTIER)
+        fits = found.measured == isinstance(model, FamilyClassifier)
+        if getattr(model, "trained_groups_", None) is not None:
+            fits &= len(found.groups) == len(model.trained_groups_)
+        if hasattr(model, "settings_"):
+            fits &= bool(np.isin(found.setting, model.settings_).all())
+        if getattr(model, "platt_", None) is not None:
+            fits &= model.platt_.names == found.groups
+        if not fits:
+            raise ModelFileError(f"`{FRONTIER}` must be the frontier of this model, got another's.")
+        model.frontier_ = found
+
+
+# ---- parts -------------------------------------------------------------------------------------
+
+
+def _claim(holds: Any, what: str) -> None:
+    if not holds:
+        raise ValueError(f"something else than {what}")
+
+
+def _is_array(value: Any) -> bool:
+    return isinstance(value, np.ndarray)
+
+
+def _network(model: Any) -> Network:
+    """The network's settings; a model without any has the default's."""
+    network = model.estimator if isinstance(model, FairBayes) else model.network
+    found = Network() if network is None else network
+    _claim(isinstance(found, Network), "a network")
+    return found
+
+
+def _device(network: Network) -> Any:
+    """Where the network runs: where it was trained, if there is such a place here."""
+    find = torch_module("fitting").find_device
+    try:
+        return find(network.device)
+    except InvalidInputError:
+        warn(
+            f"the model was trained on the device {network.device!r}, which isn't here: it is "
+            "loaded to the CPU",
+            FairdialWarning,
+        )
+        return find("cpu")
+
+
+def _check_nets(nets: list[Any], groups: tuple[Hashable, ...], encoder: Any, kind: str) -> None:
+    """Nets for these groups, and for what the encoder gives."""
+    for net in nets:
+        _claim(net.groups == len(groups), "nets for each group")
+        _claim((net.film is not None) == (kind == "film"), "nets of the method's kind")
+        layers = getattr(net.trunk, "layers", None)
+        if layers is not None and isinstance(encoder, TableEncoder):
+            width = encoder.n_features_out_ + (net.groups if net.shared else 0)
+            _claim(layers[0].weight.shape[1] == width, "as many features as the encoder gives")
+
+
+def _features(told: dict[str, Any]) -> dict[str, Any]:
+    """The columns that the model expects: numbers, names, types."""
+    found: dict[str, Any] = {}
+    if told["count"] is not None:
+        _claim(type(told["count"]) is int and told["count"] > 0, "a number of features")
+        found["n_features_in_"] = told["count"]
+    if told["names"] is not None:
+        names = told["names"]
+        _claim(len(names) == told["count"] and all(type(n) is str for n in names), "names")
+        found["feature_names_in_"] = np.array(names, dtype=object)
+    if told["dtypes"] is not None:
+        found["feature_dtypes_"] = {unpack(name): _dtype(kind) for name, kind in told["dtypes"]}
+    return found
+
+
+def _dtype(told: Any) -> Any:
+    if isinstance(told, dict):
+        return pd.CategoricalDtype([unpack(v) for v in told["categories"]], told["ordered"])
+    try:
+        return pd.api.types.pandas_dtype(told)
+    except ImportError:  # a type of a library that isn't here
+        return np.dtype(object)
+
+
+def _platt(told: dict[str, Any]) -> PlattMap:
+    slope: NDArray[np.float64] = unpack(told["slope"])
+    intercept: NDArray[np.float64] = unpack(told["intercept"])
+    groups = unpack(told["groups"])
+    _claim(slope.shape == intercept.shape == (len(groups),), "a line for each group")
+    _claim(np.isfinite([slope, intercept]).all() and (slope > 0).all(), "rising lines")
+    return PlattMap(slope, intercept, groups)
