@@ -13,6 +13,7 @@ from fairdial.errors import (
     InfeasibleToleranceWarning,
     InvalidInputError,
     MissingExtraError,
+    ModelFileError,
     SmallGroupError,
     TrainingWarning,
     UnknownGroupError,
@@ -22,6 +23,7 @@ from fairdial.methods.epo import EPO
 from fairdial.methods.fairbayes import FairBayes
 from fairdial.methods.fairbinn import FairBiNN
 from fairdial.methods.gfb import GFB
+from fairdial.methods.loading import load
 from fairdial.methods.network import Network
 from fairdial.methods.presets import paper_settings
 from fairdial.methods.scoring import make_group_scorer
@@ -47,6 +49,7 @@ __all__ = [
     "InfeasibleToleranceWarning",
     "InvalidInputError",
     "MissingExtraError",
+    "ModelFileError",
     "Network",
     "Point",
     "Points",
@@ -55,6 +58,7 @@ __all__ = [
     "TrainingWarning",
     "UnknownGroupError",
     "criterion",
+    "load",
     "make_group_scorer",
     "measure",
     "paper_settings",

@@ -9,6 +9,7 @@
     ├── CannotCertifyError              (ValueError)   no such promise can be made from these rows
     ├── DivergedError                   (ArithmeticError)  training stopped being finite
     ├── CheckpointError                 (ValueError)   a checkpoint can't be gone on from
+    ├── ModelFileError                  (ValueError)   a saved model can't be read
     └── MissingExtraError               (ImportError)  an optional dependency is not installed
 
     FairdialWarning                     (UserWarning)
@@ -70,6 +71,10 @@ class DivergedError(FairdialError, ArithmeticError):
 
 class CheckpointError(FairdialError, ValueError):
     """A checkpoint can't be read, or belongs to another run."""
+
+
+class ModelFileError(FairdialError, ValueError):
+    """A saved model can't be read: a file is missing, altered or not what it must be."""
 
 
 class MissingExtraError(FairdialError, ImportError):

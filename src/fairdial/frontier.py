@@ -494,18 +494,7 @@ class Frontier:
                     f"`text` has format version {data['version']}, this fairdial reads up to "
                     f"{FORMAT}; install a newer one."
                 )
-            kind = find_criterion(data["criterion"])
-            groups, rows = tuple(data["groups"]), np.array(data["rows"], np.int64)
-            if rows.ndim != 2 or rows.shape != (len(rows), len(groups)) or len(rows) not in (1, 2):
-                raise ValueError("rows by label and group of another shape")
-            if kind.needs_labels and len(rows) == 1:
-                raise ValueError(f"rows without the labels that {kind.name} needs")
-            states = states_from_data(data, kind, rows)
-            swept = "declared", "simultaneous", "none"
-            known = swept if states.family is None else ("finite", "none")
-            if data["certificate"] not in known:
-                raise InvalidInputError(f"`text` has the certificate {data['certificate']!r}.")
-            return cls(states, kind, groups, rows, data["certificate"])
+            return frontier_from_data(data)
         except (KeyError, IndexError, TypeError, ValueError, OverflowError) as error:
             if isinstance(error, InvalidInputError):
                 raise
@@ -543,6 +532,22 @@ class Frontier:
             f"{int(self.rows.sum()):,} rows, {len(self):,} {kind}, gap {self.gap[0]:.4f}{accuracy} "
             f"down to gap {self.gap.min():.4f})"
         )
+
+
+def frontier_from_data(data: dict[str, Any]) -> Frontier:
+    """A frontier from plain data or arrays, checked; ValueError and the like: it is none."""
+    kind = find_criterion(data["criterion"])
+    groups, rows = tuple(data["groups"]), np.array(data["rows"], np.int64)
+    if rows.ndim != 2 or rows.shape != (len(rows), len(groups)) or len(rows) not in (1, 2):
+        raise ValueError("rows by label and group of another shape")
+    if kind.needs_labels and len(rows) == 1:
+        raise ValueError(f"rows without the labels that {kind.name} needs")
+    states = states_from_data(data, kind, rows)
+    swept = "declared", "simultaneous", "none"
+    known = swept if states.family is None else ("finite", "none")
+    if data["certificate"] not in known:
+        raise InvalidInputError(f"`text` has the certificate {data['certificate']!r}.")
+    return Frontier(states, kind, groups, rows, data["certificate"])
 
 
 def decide(

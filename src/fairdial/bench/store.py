@@ -24,7 +24,11 @@ UNRELATED = (
     "__main__.py",
     "plotting.py",
     "progress.py",
-    "persistence.py",
+    "persistence/",
+    "methods/saving.py",
+    "methods/loading.py",
+    "methods/card.py",
+    "nn/saving.py",
 )
 RELATED = ("bench/trial.py", "bench/sources.py", "bench/estimators.py")
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Hashable, Iterator, Sequence
 from contextlib import contextmanager
+from os import PathLike
 from typing import Any, Self
 
 import numpy as np
@@ -41,6 +42,8 @@ from fairdial.methods.rows import (
     split_column,
     take_rows,
 )
+from fairdial.methods.saving import save_model
+from fairdial.persistence.folder import Key
 
 Floats = NDArray[np.float64]
 
@@ -366,6 +369,32 @@ class DialClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
             X, sensitive_features=sensitive_features, tolerance=tolerance, confidence=confidence
         )
         return float(accuracy_score(y, decisions, sample_weight=sample_weight))
+
+    # ---- save ----------------------------------------------------------------------------------
+
+    def save(self, folder: str | PathLike[str], *, overwrite: bool = False, key: Key = None) -> str:
+        """Write the model to a folder; :func:`fairdial.load` gives it back.
+
+        Weights, frontier and settings are plain files (JSON, safetensors), estimators of
+        scikit-learn go through skops: nothing in the folder can run code. ``MODEL_CARD.md`` beside
+        them says in words what the model does. Callbacks, the checkpoint's place and the code of a
+        trunk of your own are not saved.
+
+        Parameters
+        ----------
+        folder : path
+            A new folder. It appears whole or not at all.
+        overwrite : bool
+            Replace the model that lies there.
+        key : bytes or path, optional
+            Sign the model with these bytes, at least 16, or those of a file.
+
+        Returns
+        -------
+        str
+            The model's hash, which ``model_hash_`` of the loaded model is, too.
+        """
+        return save_model(self, folder, overwrite=overwrite, key=key)
 
 
 def positive_last(classes: NDArray[Any], pos_label: Any) -> NDArray[Any]:

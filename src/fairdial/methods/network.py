@@ -15,11 +15,12 @@ from sklearn.utils import check_random_state
 from fairdial._validation import check_choice, check_count, check_fraction
 from fairdial.criteria import criterion as find_criterion
 from fairdial.errors import InterruptedWarning, InvalidInputError, MissingExtraError, warn
-from fairdial.methods.base import DialClassifier
 from fairdial.methods.rows import FitRows, hold_out
 
 if TYPE_CHECKING:
     from types import ModuleType
+
+    from fairdial.methods.base import DialClassifier
 
 
 class Network(BaseEstimator):  # type: ignore[misc]

@@ -1,0 +1,174 @@
+"""What an estimator is, as plain data and files: the writing side of saved models.
+
+``loading.py`` is the other side. Code is never written: not callbacks, not a trunk of one's own.
+"""
+
+from __future__ import annotations
+
+import platform
+from importlib import metadata
+from typing import Any
+
+import pandas as pd
+
+from fairdial._version import __version__
+from fairdial.criteria import Criterion
+from fairdial.encoders import TableEncoder
+from fairdial.errors import InvalidInputError
+from fairdial.methods.card import model_card
+from fairdial.methods.network import Network, torch_module
+from fairdial.persistence.folder import Key, write_folder
+from fairdial.persistence.frontiers import criterion_name, frontier_to_arrays
+from fairdial.persistence.objects import write_objects
+from fairdial.persistence.values import pack, pack_table, write_json
+from fairdial.scorers import AveragedScorer, SklearnScorer
+
+FRONTIER, WEIGHTS = "frontier.safetensors", "weights.safetensors"
+ENCODER, TABLES = "encoder.json", "tables.json"
+OBJECTS, CARD = "objects.skops", "MODEL_CARD.md"
+KINDS = {"NetScorer": "net", "RunsScorer": "runs", "FilmScorer": "film"}
+LEARNED = ("best_epoch_", "settings_")
+FRAMES = ("history_", "spanned_", "search_")
+UNSAVED = ("trunk", "callbacks", "checkpoint")  # of a network: code, and places on this machine
+LIBRARIES = ("numpy", "pandas", "safetensors", "scikit-learn", "scipy", "skops", "torch")
+
+
+def save_model(model: Any, folder: Any, *, overwrite: bool = False, key: Key = None) -> str:
+    """Write a fitted estimator to a folder; gives the model's hash."""
+    manifest, files = describe_model(model)
+    files[CARD] = model_card(model).encode()
+    return write_folder(folder, manifest, files, overwrite=overwrite, key=key)
+
+
+def describe_model(model: Any) -> tuple[dict[str, Any], dict[str, bytes]]:
+    """The manifest of an estimator, and its files."""
+    method = type(model).__name__
+    if not type(model).__module__.startswith("fairdial.methods."):
+        raise InvalidInputError(
+            f"`save` must be called on one of the library's own estimators, got {method}."
+        )
+    model._check_scorer()
+    parcel = _Parcel()
+    manifest = {
+        "method": method,
+        "libraries": _versions(),
+        "parameters": {
+            name: pack(value, parcel.pack) for name, value in model.get_params(deep=False).items()
+        },
+        "classes": pack(model.classes_),
+        "features": _features(model),
+        "groups": pack(getattr(model, "trained_groups_", None)),
+        "scorer": parcel.scorer(model),
+        "platt": _platt(model),
+        "frontier": parcel.frontier(model),
+        "learned": {name: pack(getattr(model, name)) for name in LEARNED if hasattr(model, name)},
+    }
+    parcel.tables(model)
+    return manifest | {"trusted": parcel.close()}, parcel.files
+
+
+class _Parcel:
+    """Files that are being collected, and the objects that go to skops."""
+
+    def __init__(self) -> None:
+        self.files: dict[str, bytes] = {}
+        self.objects: dict[str, Any] = {}
+
+    def pack(self, value: Any) -> Any:
+        """Parameters that aren't plain."""
+        if isinstance(value, Criterion):
+            return {"$criterion": criterion_name(value)}
+        if type(value) is Network:
+            params = value.get_params(deep=False)
+            params |= dict.fromkeys(UNSAVED)
+            return {"$network": {name: pack(v, self.pack) for name, v in params.items()}}
+        if type(value) is TableEncoder:
+            return {"$table_encoder": {k: pack(v) for k, v in value.get_params().items()}}
+        name = f"parameter{len(self.objects)}"
+        self.objects[name] = value
+        return {"$object": name}
+
+    def scorer(self, model: Any) -> dict[str, Any]:
+        """What scores."""
+        scorer = model.scorer_
+        if isinstance(scorer, (SklearnScorer, AveragedScorer)):
+            averaged = isinstance(scorer, AveragedScorer)
+            parts: list[Any] = scorer.scorers if averaged else [scorer]  # type: ignore[union-attr]
+            self.objects["fitted"] = [part.estimators for part in parts]
+            return {"kind": "estimators", "averaged": averaged, "method": parts[0].method}
+        kind = KINDS[type(scorer).__name__]
+        nets = model.nets_ if kind == "runs" else [model.net_]
+        told, self.files[WEIGHTS] = torch_module("saving").nets_to_arrays(nets)
+        found = {"kind": kind, "nets": told, "encoder": self.encoder(model.encoder_)}
+        if kind == "film":
+            found["condition"] = vars(scorer.condition)
+        return found
+
+    def encoder(self, encoder: Any) -> str | None:
+        """How rows become inputs."""
+        if encoder is None:
+            return None
+        if type(encoder) is TableEncoder:
+            self.files[ENCODER] = encoder.to_json().encode()
+            return "table"
+        self.objects["encoder"] = encoder
+        return "object"
+
+    def frontier(self, model: Any) -> dict[str, Any] | None:
+        """The frontier, if the model was calibrated."""
+        if not hasattr(model, "frontier_"):
+            return None
+        told, self.files[FRONTIER] = frontier_to_arrays(model.frontier_)
+        return told
+
+    def tables(self, model: Any) -> None:
+        """How training went."""
+        found = {name: getattr(model, name) for name in FRAMES if hasattr(model, name)}
+        if found:
+            packed = {k: None if v is None else pack_table(v) for k, v in found.items()}
+            self.files[TABLES] = write_json(packed)
+
+    def close(self) -> list[str]:
+        """Write the objects; gives the types that loading must be told to allow."""
+        if not self.objects:
+            return []
+        self.files[OBJECTS], strangers = write_objects(self.objects, OBJECTS)
+        return strangers
+
+
+def _features(model: Any) -> dict[str, Any]:
+    """The columns that the model expects."""
+    names = getattr(model, "feature_names_in_", None)
+    types = getattr(model, "feature_dtypes_", None)
+    return {
+        "count": getattr(model, "n_features_in_", None),
+        "names": None if names is None else [str(name) for name in names],
+        "dtypes": None if types is None else {name: _dtype(kind) for name, kind in types.items()},
+    }
+
+
+def _dtype(kind: Any) -> Any:
+    if isinstance(kind, pd.CategoricalDtype):
+        return {"categories": [pack(v) for v in kind.categories], "ordered": bool(kind.ordered)}
+    return str(kind)
+
+
+def _platt(model: Any) -> dict[str, Any] | None:
+    platt = getattr(model, "platt_", None)
+    if platt is None:
+        return None
+    return {
+        "slope": pack(platt.slope),
+        "intercept": pack(platt.intercept),
+        "groups": pack(platt.names),
+    }
+
+
+def _versions() -> dict[str, str]:
+    found = {"fairdial": __version__, "python": platform.python_version()}
+    for name in LIBRARIES:
+        try:
+            found[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            continue
+    return found

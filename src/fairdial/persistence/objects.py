@@ -1,0 +1,152 @@
+"""Objects of scikit-learn through skops, with a fixed list of types that are allowed.
+
+skops builds objects of named types from plain data; it never runs code that the file brings. Which
+types it may build is decided here: those that skops knows to be harmless, those of
+:data:`ALLOWED`, and those that the user names. Trees hold positions that scikit-learn follows
+without looking; they are checked before anybody can.
+"""
+
+from __future__ import annotations
+
+import io
+import zipfile
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from fairdial.errors import InvalidInputError, MissingExtraError, ModelFileError
+
+TREE = "sklearn.tree._tree.Tree"
+PREDICTOR = "sklearn.ensemble._hist_gradient_boosting.predictor.TreePredictor"
+ALLOWED = (
+    TREE,
+    PREDICTOR,
+    "collections.OrderedDict",
+    "fairdial.encoders.TableEncoder",
+    "fairdial.encoders._Categorical",
+    "fairdial.encoders._Numeric",
+    "sklearn.calibration._CalibratedClassifier",
+    "sklearn.calibration._SigmoidCalibration",
+    "sklearn.compose._column_transformer._RemainderColsList",
+    "sklearn.utils._bunch.Bunch",
+)
+
+
+def _skops(file: str) -> Any:
+    try:
+        import skops.io
+    except ModuleNotFoundError as error:
+        raise MissingExtraError(
+            f"`{file}` holds objects of scikit-learn, which need skops: pip install "
+            "'fairdial[save]'."
+        ) from error
+    return skops.io
+
+
+def write_objects(objects: dict[str, Any], file: str) -> tuple[bytes, list[str]]:
+    """Objects by name as a file of skops, and the types that loading must be told to allow."""
+    skops = _skops(file)
+    try:
+        body: bytes = skops.dumps(objects, compression=zipfile.ZIP_STORED)
+        return body, sorted(set(skops.get_untrusted_types(data=body)) - set(ALLOWED))
+    except Exception as error:
+        kinds = ", ".join(sorted({type(value).__name__ for value in objects.values()}))
+        raise InvalidInputError(
+            f"`estimator` (and `encoder`) must be what skops can save, got {kinds}: {error}"
+        ) from error
+
+
+def read_objects(body: bytes, file: str, trusted: Sequence[str] = ()) -> dict[str, Any]:
+    """The objects that :func:`write_objects` wrote; types that aren't allowed are refused."""
+    skops = _skops(file)
+    try:
+        with zipfile.ZipFile(io.BytesIO(body)) as archive:
+            if any(item.compress_type != zipfile.ZIP_STORED for item in archive.infolist()):
+                raise ModelFileError(f"`{file}` must not be compressed, got entries that are.")
+        strangers = set(skops.get_untrusted_types(data=body)) - set(ALLOWED) - set(trusted)
+    except ModelFileError:
+        raise
+    except Exception as error:
+        raise _unreadable(file, error) from error
+    if strangers:
+        names = sorted(strangers)
+        raise ModelFileError(
+            f"`{file}` holds types that are not allowed: {', '.join(names)}. If you know who made "
+            f"the file and trust these types, load it with trusted={names!r}."
+        )
+    try:
+        objects = skops.loads(body, trusted=[*ALLOWED, *trusted])
+        if not isinstance(objects, dict):
+            raise TypeError("no objects by name")
+        for item in _inside(objects):
+            _check_tree(item)
+    except Exception as error:
+        raise _unreadable(file, error) from error
+    return objects
+
+
+def _unreadable(file: str, error: Exception) -> ModelFileError:
+    return ModelFileError(
+        f"`{file}` must hold objects that skops wrote, got something else "
+        f"({type(error).__name__}: {error})."
+    )
+
+
+def _inside(root: Any) -> Iterator[Any]:
+    """Everything that an object holds, itself first."""
+    seen: set[int] = set()
+    waiting = [root]
+    while waiting:
+        item = waiting.pop()
+        if id(item) in seen or isinstance(item, (str, bytes, int, float, type)):
+            continue
+        seen.add(id(item))
+        yield item
+        if isinstance(item, dict):
+            waiting += item.values()
+        elif isinstance(item, (list, tuple, set)):
+            waiting += item
+        elif isinstance(item, np.ndarray):
+            waiting += item.ravel().tolist() if item.dtype == object else []
+        else:
+            waiting += getattr(item, "__dict__", {}).values()
+
+
+def _check_tree(item: Any) -> None:
+    """Positions in a tree lead downwards to places that are there."""
+    kind = f"{type(item).__module__}.{type(item).__qualname__}"
+    if kind == TREE:
+        inner = np.flatnonzero(item.children_left != -1)
+        children = item.children_left[inner], item.children_right[inner]
+        _check_places(inner, children, item.node_count, item.feature[inner], item.n_features)
+    elif kind == PREDICTOR:
+        nodes = item.nodes
+        inner = np.flatnonzero(nodes["is_leaf"] == 0)
+        children = nodes["left"][inner], nodes["right"][inner]
+        features = nodes["feature_idx"][inner]
+        _check_places(inner, children, len(nodes), features, None)
+        chosen = nodes["bitset_idx"][nodes["is_categorical"] == 1]
+        if len(chosen) and chosen.max() >= len(item.raw_left_cat_bitsets):
+            raise ValueError("a tree with categories that aren't there")
+    elif hasattr(item, "tree_") and item.tree_.n_features != item.n_features_in_:
+        raise ValueError("a tree for another number of features")
+    elif hasattr(item, "_predictors"):
+        highest = [
+            int(tree.nodes["feature_idx"].max(initial=0))
+            for row in item._predictors
+            for tree in row
+        ]
+        if max(highest, default=0) >= item.n_features_in_:
+            raise ValueError("a tree for another number of features")
+
+
+def _check_places(
+    inner: Any, children: tuple[Any, Any], nodes: int, features: Any, n_features: int | None
+) -> None:
+    for child in children:
+        if np.any(child.astype(np.int64) <= inner) or np.any(child.astype(np.int64) >= nodes):
+            raise ValueError("a tree whose branches lead nowhere")
+    signed = features.astype(np.int64)
+    if np.any(signed < 0) or (n_features is not None and np.any(signed >= n_features)):
+        raise ValueError("a tree for another number of features")
