@@ -74,6 +74,7 @@ class DialClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
     random_state: Any
 
     classes_: NDArray[Any]
+    label_name_: Hashable  # of a pandas Series of labels
     frontier_: Frontier
     scorer_: Any
 
@@ -223,6 +224,7 @@ class DialClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
             all rows are one group: a plain classifier.
         """
         with self._all_or_nothing():
+            self.label_name_ = getattr(y, "name", None)
             return self._fit(X, y, sensitive_features)
 
     @abstractmethod

@@ -119,6 +119,7 @@ class _Reader:
         model.classes_ = unpack(manifest["classes"])
         if not isinstance(model.classes_, np.ndarray) or len(set(model.classes_.tolist())) != 2:
             raise ValueError("labels that aren't two")
+        model.label_name_ = manifest["label"]
         self.features(model)
         model.trained_groups_ = unpack(manifest["groups"])
         self.scorer(model)
