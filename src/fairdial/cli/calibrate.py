@@ -63,7 +63,7 @@ def calibrate(
         check_free(out, overwrite)
     else:
         refuse_unsigned(folder, key_file)
-    model = open_model(folder, key_file, trust)
+    model = open_model(folder, key_file, trust, calibrated=False)
     if scores is not None:
         model.calibrate_parquet(data, score=scores, group=group, label=label)
     else:

@@ -49,11 +49,11 @@ def dial(
     fairdial dial model --tolerance 0.05 --confidence 0.95 --from 0.1
     """
     from fairdial.cli.figures import point_data
-    from fairdial.cli.models import open_model, read_dial, refuse_unsigned
+    from fairdial.cli.models import open_model, read_told, refuse_unsigned
 
     if keep and (tolerance is None or confidence is not None):
         raise InvalidInputError("--set must come with --tolerance and without --confidence.")
-    known = read_dial(folder, key_file)
+    known = read_told(folder, key_file)
     resting = known.resting
     wish = resting if tolerance is None else tolerance
     start = resting if before is None else before
@@ -67,11 +67,30 @@ def dial(
         model.save(folder, overwrite=True, key=key_file)
     show.result(
         point_data(after) | {"resting": wish if keep else resting, "from": start, "moved": moved},
-        str(after),
+        sentence(after),
         _group_table(after, moved, start),
     )
     if keep:
         show.note(f"The dial of {folder} rests at {wish:g} now (before: {resting:g}).")
+
+
+def sentence(point: Point) -> str:
+    """A position of the dial in words."""
+    lowest, highest = point.worst
+    accuracy = "" if point.accuracy is None else f", accuracy {point.accuracy:.4f}"
+    text = (
+        f"Tolerance {point.tolerance:g}: {point.criterion.name.replace('_', ' ')} gap "
+        f"{point.gap:.4f} on {point.rows.sum():,} calibration rows{accuracy}; lowest rate "
+        f"{lowest}, highest {highest}."
+    )
+    if not point.feasible:
+        text += " It is the smallest gap there is."
+    if point.certified_gap is None:
+        return text + " On new rows the gap may well be larger: --confidence asks for a bound."
+    return text + (
+        f" With confidence {point.confidence:g} the gap on new rows is at most "
+        f"{point.certified_gap:.4f}."
+    )
 
 
 def moves(before: Point, after: Point) -> list[dict[str, Any]]:

@@ -9,6 +9,7 @@ import click
 
 from fairdial.cli import options
 from fairdial.cli.output import Output
+from fairdial.errors import InvalidInputError
 
 if TYPE_CHECKING:
     import numpy as np
@@ -51,11 +52,13 @@ def evaluate(
     ones for accuracy and for each group's rate, the latter so wide that all hold together; the gap
     lies between the least and the largest that such rates can make.
     """
+    from fairdial._validation import check_fraction
     from fairdial.cli.calibrate import refuse_without_labels
     from fairdial.cli.figures import plain
     from fairdial.cli.models import inputs, open_model, read_rows
     from fairdial.cli.tables import need_columns
 
+    check_fraction(level, "level")
     model = open_model(folder, key_file, trust)
     name = label if label is not None else model.label_name_
     table = read_rows(model, data, name)
@@ -84,19 +87,15 @@ def evaluate(
 
 def take_truth(model: Any, column: Any) -> NDArray[np.bool_]:
     """Which rows have the positive label; values that are no label are refused."""
-    import numpy as np
-
-    from fairdial.errors import InvalidInputError
-
-    values = column.to_numpy()
-    positive = np.asarray(values == model.classes_[1], np.bool_)
-    other = values[~positive & ~np.asarray(values == model.classes_[0], np.bool_)]
+    negative, positive = model.classes_.tolist()
+    other = column[~column.isin([negative, positive])]
     if len(other):
         raise InvalidInputError(
-            f"--label: {column.name!r} must hold {model.classes_[0]!r} and {model.classes_[1]!r}, "
-            f"as in training, got {other[0]!r}."
+            f"--label: {column.name!r} must hold {negative!r} and {positive!r}, as in training, "
+            f"got {other.iloc[0]!r} in row {other.index[0]}."
         )
-    return positive
+    truth: NDArray[np.bool_] = column.isin([positive]).to_numpy()
+    return truth
 
 
 def assess(

@@ -72,7 +72,7 @@ def positions(frontier: Frontier, tolerances: Sequence[float]) -> list[Point]:
 def frontier_parts(points: Iterable[Point], resting: float) -> list[Any]:
     """A table, one line a tolerance: accuracy, gap, selection rates; and what its marks mean."""
     found = list(points)
-    first = found[0]
+    first, rests = found[0], min(resting, max(point.tolerance for point in found))
     rates = dict.fromkeys(("selection_rate", first.criterion.rates[0].name))
     if len(first.groups) <= MANY:
         columns = [f"{NAMES[rate]}\n{group}" for rate in rates for group in first.groups]
@@ -80,12 +80,12 @@ def frontier_parts(points: Iterable[Point], resting: float) -> list[Any]:
         columns = [f"{NAMES[rate]}\n{end}" for rate in rates for end in ("lowest", "highest")]
     lines = []
     for point in found:
-        mark = ("" if point.feasible else " *") + (" <-" if point.tolerance == resting else "")
+        mark = ("" if point.feasible else " *") + (" <-" if point.tolerance == rests else "")
         cells = [share(value) for rate in rates for value in _rates(point, rate)]
         lines.append(
             [f"{point.tolerance:.4g}{mark}", share(point.accuracy), share(point.gap), *cells]
         )
-    marks = {"*": "no state of the dial has so small a gap", "<-": "where the dial rests"}
+    marks = {"*": "no position of the dial has so small a gap", "<-": "where the dial rests"}
     told = [f"{mark} {text}" for mark, text in marks.items() if any(mark in c[0] for c in lines)]
     return [table(["tolerance", "accuracy", "gap", *columns], lines), *told]
 

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from fairdial.cli import options
 from fairdial.cli.output import Output
+
+if TYPE_CHECKING:
+    from fairdial.cli.models import Told
 
 
 @click.command()
@@ -21,65 +24,69 @@ def info(folder: Path, key_file: Path | None, show: Output) -> None:
     Every file is checked against the manifest's hashes; with --key-file the signature too. The
     folder's MODEL_CARD.md says more, in words.
     """
-    from fairdial.cli.figures import (
-        frontier_parts,
-        plain,
-        point_data,
-        positions,
-        shown_tolerances,
-    )
-    from fairdial.cli.models import read_dial
+    from fairdial.cli.figures import frontier_parts, point_data, positions, shown_tolerances
+    from fairdial.cli.models import read_told
+
+    told = read_told(folder, key_file)
+    data = describe(folder, told)
+    if told.known is None:
+        show.result(data, _lines(data), "It isn't calibrated yet: fairdial calibrate does it.")
+        return
+    points = positions(told.known, shown_tolerances(told.known, told.resting))
+    data["frontier"] = [point_data(point) for point in points]
+    show.result(data, _lines(data), *frontier_parts(points, told.resting))
+
+
+def describe(folder: Path, told: Told) -> dict[str, Any]:
+    """What the manifest tells, as JSON knows it."""
+    from fairdial.cli.figures import plain
     from fairdial.persistence.folder import SIGNATURE
     from fairdial.persistence.values import unpack
 
-    known = read_dial(folder, key_file)
-    manifest, frontier = known.manifest, known.frontier
+    manifest, frontier = told.manifest, told.known
     parameters = manifest["parameters"]
-    classes = unpack(manifest["classes"])
-    points = positions(frontier, shown_tolerances(frontier, known.resting))
-    counts = frontier.rows.sum(axis=0).tolist()
-    data: dict[str, Any] = {
+    negative, positive = unpack(manifest["classes"]).tolist()
+    sensitive = unpack(parameters["sensitive_column"])
+    criterion = parameters["criterion"]
+    counts = [] if frontier is None else frontier.rows.sum(axis=0).tolist()
+    return {
         "model": str(folder),
-        "hash": known.hash,
+        "hash": told.hash,
         "signed": (folder / SIGNATURE).exists(),
         "method": manifest["method"],
-        "criterion": frontier.criterion.name,
-        "tolerance": known.resting,
-        "certificate": frontier.certificate,
+        "criterion": criterion if isinstance(criterion, str) else criterion["$criterion"],
+        "tolerance": told.resting,
         "label": manifest["label"],
-        "negative": plain(classes[0]),
-        "positive": plain(classes[1]),
-        "sensitive": unpack(parameters["sensitive_column"]),
+        "negative": plain(negative),
+        "positive": plain(positive),
+        "sensitive": None if sensitive is None else _names(sensitive),
         "features": manifest["features"]["names"],
         "groups": [
             {"group": plain(group), "rows": rows}
-            for group, rows in zip(frontier.groups, counts, strict=True)
+            for group, rows in zip(() if frontier is None else frontier.groups, counts, strict=True)
         ],
         "libraries": manifest["libraries"],
-        "frontier": [point_data(point) for point in points],
+        "frontier": None,
     }
-    features = data["features"] or []
-    named = {
-        "method": data["method"],
-        "criterion": data["criterion"],
-        "dial rests at": f"{known.resting:g}",
-        "selected means": f"{data['label']} = {classes[1]!r} (the other: {classes[0]!r})",
-        "groups": ", ".join(
-            f"{g} ({n:,} rows)" for g, n in zip(frontier.groups, counts, strict=True)
-        ),
-        "told by": ", ".join(_names(data["sensitive"])) or "-",
-        "features": f"{len(features)}: {', '.join(features)}",
-        "made with": ", ".join(
-            f"{name} {version}" for name, version in manifest["libraries"].items()
-        ),
-        "hash": known.hash + (" (signed)" if data["signed"] else ""),
-    }
-    width = max(map(len, named))
-    text = "\n".join(f"{name:<{width}}  {value}" for name, value in named.items())
-    show.result(data, text, *frontier_parts(points, known.resting))
 
 
 def _names(given: Any) -> list[str]:
-    if given is None:
-        return []
     return [str(name) for name in given] if isinstance(given, (list, tuple)) else [str(given)]
+
+
+def _lines(data: dict[str, Any]) -> str:
+    features = data["features"]
+    named = {
+        "method": data["method"],
+        "criterion": data["criterion"],
+        "dial rests at": f"{data['tolerance']:g}",
+        "selected means": f"{data['label'] or 'label'} = {data['positive']!r} (the other: "
+        f"{data['negative']!r})",
+        "groups": ", ".join(f"{g['group']} ({g['rows']:,} rows)" for g in data["groups"]) or "-",
+        "told by": ", ".join(data["sensitive"] or ["-"]),
+        "features": "-" if features is None else f"{len(features)}: {', '.join(features)}",
+        "made with": ", ".join(f"{name} {number}" for name, number in data["libraries"].items()),
+        "hash": data["hash"] + (" (signed)" if data["signed"] else ""),
+    }
+    width = max(map(len, named))
+    return "\n".join(f"{name:<{width}}  {value}" for name, value in named.items())

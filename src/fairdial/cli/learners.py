@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from fairdial.methods.base import DialClassifier
 
 NETWORKS = ("fairbayes", "gfb", "epo", "fairbinn", "yoto")
+MEASURED = ("epo", "fairbinn", "yoto")  # no thresholds: settings that decide by themselves
 METHODS = ("boosting", "logistic", *NETWORKS)
 DEFAULT = "boosting"
 MOST_CATEGORIES = 254  # of a text column in gradient boosting; rarer ones are one category
@@ -25,6 +26,7 @@ def make_model(
     seed: int,
     epochs: int | None = None,
     members: int | None = None,
+    recalibrate: bool = False,
     progress: bool = False,
     **common: Any,
 ) -> DialClassifier:
@@ -40,6 +42,8 @@ def make_model(
         Of the split, and of whatever the method draws.
     epochs, members : int, optional
         Of a network; its own by default.
+    recalibrate : bool
+        Whether each group's scores are corrected by a line first.
     progress : bool
         Whether a network shows a bar.
     common
@@ -54,6 +58,12 @@ def make_model(
     """
     from fairdial.methods.fairbayes import FairBayes
 
+    if recalibrate:
+        if method in MEASURED:
+            raise InvalidInputError(
+                f"--recalibrate is for methods with thresholds, got --method {method}."
+            )
+        common["recalibrate"] = "group"
     asked = {"epochs": epochs, "members": members}
     given: dict[str, Any] = {name: value for name, value in asked.items() if value is not None}
     if method not in NETWORKS:

@@ -18,13 +18,23 @@ if TYPE_CHECKING:
     from fairdial.frontier import Frontier
 
 
+UNCALIBRATED = "MODEL must be calibrated, got one that isn't: fairdial calibrate finds its dial."
+
+
 @dataclass(frozen=True)
-class Dial:
+class Told:
     """What a folder tells without its scorer being loaded."""
 
-    frontier: Frontier
     manifest: dict[str, Any]
     hash: str
+    known: Frontier | None
+
+    @property
+    def frontier(self) -> Frontier:
+        """The dial, or an error where there is none."""
+        if self.known is None:
+            raise InvalidInputError(UNCALIBRATED)
+        return self.known
 
     @property
     def resting(self) -> float:
@@ -34,27 +44,29 @@ class Dial:
         return float(unpack(self.manifest["parameters"]["tolerance"]))
 
 
-def read_dial(folder: Path, key: Path | None) -> Dial:
-    """The dial of a model; neither torch nor the scorer's libraries are needed."""
+def read_told(folder: Path, key: Path | None) -> Told:
+    """What a model is, and its dial; neither torch nor the scorer's libraries are needed."""
     from fairdial.methods.saving import FRONTIER
     from fairdial.persistence.folder import read_folder
     from fairdial.persistence.frontiers import frontier_from_arrays
 
     stored = read_folder(folder, key=key)
-    if stored.manifest["frontier"] is None:
-        raise InvalidInputError(
-            f"MODEL must be calibrated, got {folder}, which isn't: fairdial calibrate finds its "
-            "dial."
-        )
-    frontier = frontier_from_arrays(stored.manifest["frontier"], stored.files[FRONTIER], FRONTIER)
-    return Dial(frontier, stored.manifest, stored.hash)
+    told, frontier = stored.manifest["frontier"], None
+    if told is not None:
+        frontier = frontier_from_arrays(told, stored.files[FRONTIER], FRONTIER)
+    return Told(stored.manifest, stored.hash, frontier)
 
 
-def open_model(folder: Path, key: Path | None, trust: Sequence[str]) -> Any:
+def open_model(
+    folder: Path, key: Path | None, trust: Sequence[str], *, calibrated: bool = True
+) -> Any:
     """The whole model."""
     from fairdial.methods.loading import load
 
-    return load(folder, key=key, trusted=trust)
+    model = load(folder, key=key, trusted=trust)
+    if calibrated and not hasattr(model, "frontier_"):
+        raise InvalidInputError(UNCALIBRATED)
+    return model
 
 
 def refuse_unsigned(folder: Path, key: Path | None) -> None:
@@ -92,7 +104,8 @@ def read_rows(model: Any, data: Path, label: str | None = None) -> pd.DataFrame:
     features, groups = [str(name) for name in names], sensitive_columns(model)
     kinds = getattr(model, "feature_dtypes_", {})
     texts = [name for name in features if _is_text(kinds.get(name))]
-    if len(groups) == 1 and all(isinstance(name, str) for name in model.frontier_.groups):
+    known = model.frontier_.groups if hasattr(model, "frontier_") else ()
+    if len(groups) == 1 and known and all(isinstance(name, str) for name in known):
         texts += groups
     if label is not None and isinstance(model.classes_[1], str):
         texts.append(label)

@@ -31,7 +31,12 @@ def read_table(path: Path, texts: Collection[str] = ()) -> pd.DataFrame:
         if kind is PARQUET:
             found = pd.read_parquet(path)
         else:
-            found = pd.read_csv(path, low_memory=False, dtype=dict.fromkeys(texts, "str"))
+            found = pd.read_csv(
+                path,
+                low_memory=False,
+                float_precision="round_trip",  # the number that was written, to the last bit
+                dtype=dict.fromkeys(texts, "str"),
+            )
     except ImportError as error:
         raise MissingExtraError(
             f"{path.name} needs pyarrow: pip install 'fairdial[large]'."
@@ -108,11 +113,12 @@ def _tidy_column(column: pd.Series) -> pd.Series:
 
 def as_text(column: pd.Series) -> pd.Series:
     """Values as texts, None where one is missing."""
-    import pandas as pd
+    from pandas.api import types
 
-    missing = column.isna().to_numpy()
-    texts = [None if gone else str(value) for value, gone in zip(column, missing, strict=True)]
-    return pd.Series(texts, index=column.index, name=column.name, dtype=object)
+    texts = column.astype(object)
+    if types.infer_dtype(texts, skipna=True) != "string":
+        texts = texts.map(str, na_action="ignore").astype(object)
+    return texts.where(column.notna(), None)
 
 
 def as_numbers(column: pd.Series) -> pd.Series:

@@ -73,6 +73,11 @@ ROW_NUMBERS = "Unnamed: 0"  # what pandas calls the index that it wrote into a C
 )
 @click.option("--epochs", type=click.IntRange(min=1), help="Of a network, at most.")
 @click.option("--members", type=click.IntRange(min=1), help="Networks that are averaged.")
+@click.option(
+    "--recalibrate",
+    is_flag=True,
+    help="Correct each group's scores by a line first: for scores that are biased.",
+)
 @options.OVERWRITE
 @click.option(
     "--key-file",
@@ -95,6 +100,7 @@ def train(
     min_count: int,
     epochs: int | None,
     members: int | None,
+    recalibrate: bool,
     overwrite: bool,
     key_file: Path | None,
     show: Output,
@@ -128,8 +134,12 @@ def train(
     need_columns(table, groups, "--sensitive")
     left_out = split_names(drop, table)
     need_columns(table, left_out, "--drop")
-    if label in (*groups, *left_out):
-        raise InvalidInputError(f"--label must be another column than the others, got {label!r}.")
+    named = [label, *groups, *left_out]
+    if len(set(named)) < len(named):
+        twice = next(name for name in named if named.count(name) > 1)
+        raise InvalidInputError(
+            f"--label, --sensitive and --drop must name different columns, got {twice!r} twice."
+        )
     y, chosen = take_labels(table[label], positive)
     X = take_features(table.drop(columns=[label, *left_out]), groups)
     texts = [name for name in X if X[name].dtype == object and name not in groups]
@@ -141,6 +151,7 @@ def train(
             seed=seed,
             epochs=epochs,
             members=members,
+            recalibrate=recalibrate,
             progress=show.progress,
             criterion=criterion,
             tolerance=0.0 if tolerance is None else tolerance,
