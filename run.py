@@ -181,7 +181,7 @@ def main() -> None:
     prepare(PEERS if given.chore == "peers" else MAIN)
     python = MAIN.python
     if given.chore == "demo":
-        step("demo", python, "examples/demo.py", *rest)
+        step("demo", python, "-m", "fairdial", "demo", *rest)
     elif given.chore == "test":
         lint()
         together = ("-n", "auto", "--dist", "worksteal")  # as many processes as processors

@@ -1,14 +1,16 @@
-"""What ``import fairdial`` costs, beside the libraries that its users import anyway.
+"""What starting costs: imports, beside the libraries that users import anyway, and ``--help``.
 
     python benchmarks/imports.py [--repeats 15] [--quick]
 
-Each import runs in a fresh interpreter, in turn, and is timed inside it (CPU time). If fairdial
-takes too long, the modules that it loads on top are listed, the slowest first.
+Each import runs in a fresh interpreter, in turn, and is timed inside it (CPU time). If an estimator
+takes too long, the modules that it loads on top are listed, the slowest first. Then the help of
+each command of the command line, in a fresh process (CPU time of the whole process).
 """
 
 from __future__ import annotations
 
 import argparse
+import resource
 import statistics
 import subprocess
 import sys
@@ -16,9 +18,13 @@ from collections.abc import Sequence
 
 from common import machine, milliseconds, table
 
+from fairdial.cli import COMMANDS
+
 BASELINE = "import sklearn, pandas"
-OURS = "import fairdial"
+PACKAGE = "import fairdial"
+OURS = "from fairdial import FairBayes"
 GOAL = 1.3  # times the baseline
+HELP_GOAL = 0.3  # seconds
 HEAVIEST = 15
 PACKAGES = ("fairdial", "numpy", "pandas", "scikit-learn", "scipy")
 
@@ -46,17 +52,45 @@ def loaded(statement: str) -> dict[str, float]:
     return found
 
 
+def help_seconds(command: str) -> float:
+    """CPU time of a process that prints the help of a command."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    run = [sys.executable, "-m", "fairdial", *command.split(), "--help"]
+    subprocess.run(run, capture_output=True)  # one that needs an extra may say so and fail
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+
+def report_help(repeats: int) -> None:
+    """Measure the help of every command, and print."""
+    times: dict[str, list[float]] = {command: [] for command in ("", *COMMANDS)}
+    for command in times:
+        help_seconds(command)  # compiles and fills the disk cache
+    for _ in range(repeats):
+        for command, taken in times.items():
+            taken.append(help_seconds(command))
+    print(f"\nCPU milliseconds of `fairdial COMMAND --help`, {repeats} runs of each in turn.\n")
+    lines = [
+        [command or "(none)", milliseconds(statistics.median(taken)), milliseconds(min(taken))]
+        for command, taken in times.items()
+    ]
+    print(table(["command", "median", "least"], lines))
+    slowest = max(statistics.median(taken) for taken in times.values())
+    verdict = "ok" if slowest < HELP_GOAL else "miss"
+    print(f"\nThe slowest: {slowest:.2f} s (goal: below {HELP_GOAL:g} s): {verdict}")
+
+
 def report(repeats: int) -> None:
     """Measure and print."""
     print(machine(PACKAGES))
-    times: dict[str, list[float]] = {BASELINE: [], OURS: []}
+    times: dict[str, list[float]] = {BASELINE: [], PACKAGE: [], OURS: []}
     for statement in times:
         import_seconds(statement)  # compiles and fills the disk cache
     for _ in range(repeats):
         for statement, taken in times.items():
             taken.append(import_seconds(statement))
     medians = {statement: statistics.median(taken) for statement, taken in times.items()}
-    ratio = medians[OURS] / medians[BASELINE]
+    ratio = medians[OURS] / medians[BASELINE]  # what uses anything needs both
     print(f"\nCPU milliseconds in a fresh interpreter, {repeats} runs of each in turn.\n")
     lines = [
         [f"`{statement}`", milliseconds(medians[statement]), milliseconds(min(taken))]
@@ -84,7 +118,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     given = parser.parse_args(arguments)
     if given.quick:
         print("A quick run: it shows that everything works; its figures mean nothing.\n")
-    report(1 if given.quick else given.repeats)
+    repeats = 1 if given.quick else given.repeats
+    report(repeats)
+    report_help(repeats)
 
 
 if __name__ == "__main__":

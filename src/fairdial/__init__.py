@@ -1,37 +1,46 @@
-"""Fair binary classification with a dial: train once, set the fairness tolerance afterwards."""
+"""Fair binary classification with a dial: train once, set the fairness tolerance afterwards.
+
+Names are imported from their modules when they are first used, so that ``import fairdial`` and the
+command line start at once.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 from fairdial._version import __version__ as __version__
-from fairdial.criteria import Criterion, criterion
-from fairdial.encoders import TableEncoder
-from fairdial.errors import (
-    BiasedScoresWarning,
-    CannotCertifyError,
-    CheckpointError,
-    DivergedError,
-    FairdialError,
-    FairdialWarning,
-    InfeasibleToleranceWarning,
-    InvalidInputError,
-    MissingExtraError,
-    ModelFileError,
-    SmallGroupError,
-    TrainingWarning,
-    UnknownGroupError,
-)
-from fairdial.frontier import Frontier
-from fairdial.methods.epo import EPO
-from fairdial.methods.fairbayes import FairBayes
-from fairdial.methods.fairbinn import FairBiNN
-from fairdial.methods.gfb import GFB
-from fairdial.methods.loading import load
-from fairdial.methods.network import Network
-from fairdial.methods.presets import paper_settings
-from fairdial.methods.scoring import make_group_scorer
-from fairdial.methods.yoto import YOTO
-from fairdial.points import Point, Points
-from fairdial.scorers import proba_to_logits
-from fairdial.sweeping import measure, sweep
-from fairdial.tarte import TarteEncoder
+
+if TYPE_CHECKING:  # the same names as in _HOME, for type checkers and editors
+    from fairdial.criteria import Criterion, criterion
+    from fairdial.encoders import TableEncoder
+    from fairdial.errors import (
+        BiasedScoresWarning,
+        CannotCertifyError,
+        CheckpointError,
+        DivergedError,
+        FairdialError,
+        FairdialWarning,
+        InfeasibleToleranceWarning,
+        InvalidInputError,
+        MissingExtraError,
+        ModelFileError,
+        SmallGroupError,
+        TrainingWarning,
+        UnknownGroupError,
+    )
+    from fairdial.frontier import Frontier
+    from fairdial.methods.epo import EPO
+    from fairdial.methods.fairbayes import FairBayes
+    from fairdial.methods.fairbinn import FairBiNN
+    from fairdial.methods.gfb import GFB
+    from fairdial.methods.loading import load
+    from fairdial.methods.network import Network
+    from fairdial.methods.presets import paper_settings
+    from fairdial.methods.scoring import make_group_scorer
+    from fairdial.methods.yoto import YOTO
+    from fairdial.points import Point, Points
+    from fairdial.scorers import proba_to_logits
+    from fairdial.sweeping import measure, sweep
+    from fairdial.tarte import TarteEncoder
 
 __all__ = [
     "EPO",
@@ -67,3 +76,55 @@ __all__ = [
     "proba_to_logits",
     "sweep",
 ]
+
+_HOME = {
+    "criteria": ("Criterion", "criterion"),
+    "encoders": ("TableEncoder",),
+    "errors": (
+        "BiasedScoresWarning",
+        "CannotCertifyError",
+        "CheckpointError",
+        "DivergedError",
+        "FairdialError",
+        "FairdialWarning",
+        "InfeasibleToleranceWarning",
+        "InvalidInputError",
+        "MissingExtraError",
+        "ModelFileError",
+        "SmallGroupError",
+        "TrainingWarning",
+        "UnknownGroupError",
+    ),
+    "frontier": ("Frontier",),
+    "methods.epo": ("EPO",),
+    "methods.fairbayes": ("FairBayes",),
+    "methods.fairbinn": ("FairBiNN",),
+    "methods.gfb": ("GFB",),
+    "methods.loading": ("load",),
+    "methods.network": ("Network",),
+    "methods.presets": ("paper_settings",),
+    "methods.scoring": ("make_group_scorer",),
+    "methods.yoto": ("YOTO",),
+    "points": ("Point", "Points"),
+    "scorers": ("proba_to_logits",),
+    "sweeping": ("measure", "sweep"),
+    "tarte": ("TarteEncoder",),
+}
+_MODULES = ("confidence", "criteria", "datasets", "encoders", "errors", "frontier", "metrics")
+
+
+if not TYPE_CHECKING:  # a type checker that saw it would believe in any name
+
+    def __getattr__(name: str) -> Any:
+        for home, names in _HOME.items():
+            if name in names:
+                found = getattr(import_module(f"fairdial.{home}"), name)
+                globals()[name] = found
+                return found
+        if name in _MODULES:
+            return import_module(f"fairdial.{name}")
+        raise AttributeError(f"module 'fairdial' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__, *_MODULES})

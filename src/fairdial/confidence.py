@@ -12,17 +12,20 @@ their proofs are in ``docs/confidence.md``.
 - *A family of fixed settings, measured one by one* (theorem 3): each pays for a share of the doubt.
   The tolerance may be chosen after looking here too: with two groups by :func:`exceedance` of the
   family, and for any number by :func:`finite_margin`.
+- *Decisions that were fixed before these rows were looked at* (theorem 4): :func:`gap_interval`.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from functools import lru_cache
+from itertools import permutations
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import betaincinv, xlog1py, xlogy
 from scipy.special import gammaln as log_gamma
-from scipy.special import xlog1py, xlogy
 
 Floats = NDArray[np.float64]
 
@@ -237,3 +240,55 @@ def rows_needed(rows: int, margin: float, room: float) -> int | None:
     if not (room > 0 and math.isfinite(margin)):
         return None
     return math.ceil(1.05 * rows * (margin / room) ** 2)
+
+
+# ---- decisions that were fixed beforehand ------------------------------------------------------
+
+
+def rate_interval(selected: int, rows: int, confidence: float = 0.95) -> tuple[float, float]:
+    """Exact two-sided interval for a rate (Clopper and Pearson): so many of so many rows.
+
+    Examples
+    --------
+    >>> from fairdial.confidence import rate_interval
+    >>> [round(end, 4) for end in rate_interval(50, 100)]
+    [0.3983, 0.6017]
+    >>> rate_interval(0, 0)
+    (0.0, 1.0)
+    """
+    tail = (1.0 - confidence) / 2
+    low = 0.0 if selected == 0 else float(betaincinv(selected, rows - selected + 1, tail))
+    high = 1.0
+    if selected < rows:
+        high = float(betaincinv(selected + 1, rows - selected, 1.0 - tail))
+    return low, high
+
+
+def gap_interval(
+    selected: Sequence[int], rows: Sequence[int], confidence: float = 0.95
+) -> tuple[float, float]:
+    """Interval for the population gap of decisions that were fixed before the rows were seen.
+
+    Exact intervals for the groups' rates that hold together, and the gaps that such rates can
+    make: theorem 4. Valid for any number of groups and rows; rather too wide than too narrow.
+
+    Parameters
+    ----------
+    selected, rows : sequence of int
+        Counted rows of each group that are selected, and all of them.
+    confidence : float
+        The interval holds the population gap with at least this probability.
+
+    Examples
+    --------
+    >>> from fairdial.confidence import gap_interval
+    >>> [round(end, 3) for end in gap_interval([500, 600], [1000, 1000])]
+    [0.029, 0.171]
+    """
+    if len(rows) < 2:
+        return 0.0, 0.0
+    level = 1.0 - (1.0 - confidence) / len(rows)
+    ends = [rate_interval(k, n, level) for k, n in zip(selected, rows, strict=True)]
+    lows, highs = zip(*ends, strict=True)
+    widest = max(high - low for (_, high), (low, _) in permutations(ends, 2))
+    return max(0.0, max(lows) - min(highs)), widest

@@ -36,14 +36,22 @@ class Silent:
 
 
 class Bar:
-    """A progress bar with the latest figures and the time left."""
+    """A progress bar on stderr, with the latest figures and the time left."""
 
     def __init__(self, title: str, total: int, shown: tuple[str, ...]) -> None:
+        from rich.console import Console
         from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
         from rich.progress import TimeRemainingColumn as Left
 
         figures = TextColumn("{task.fields[figures]}")
-        self._bar = Progress(TextColumn(title), BarColumn(), MofNCompleteColumn(), Left(), figures)
+        self._bar = Progress(
+            TextColumn(title),
+            BarColumn(),
+            MofNCompleteColumn(),
+            Left(),
+            figures,
+            console=Console(stderr=True),
+        )
         self._task = self._bar.add_task(title, total=total, figures="")
         self._shown = shown
 

@@ -20,7 +20,7 @@ ABANDONED = 3600.0  # seconds after which a half-written file has no writer any 
 UNRELATED = (
     "bench/",
     "serve/",
-    "cli.py",
+    "cli/",
     "__main__.py",
     "plotting.py",
     "progress.py",

@@ -74,6 +74,7 @@ class DialClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
     random_state: Any
 
     classes_: NDArray[Any]
+    label_name_: Hashable  # of a pandas Series of labels
     frontier_: Frontier
     scorer_: Any
 
@@ -228,6 +229,7 @@ class DialClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
         """
         with self._all_or_nothing():
             self.__dict__.pop("model_hash_", None)  # it was a saved model's: this is another
+            self.label_name_ = getattr(y, "name", None)
             return self._fit(X, y, sensitive_features)
 
     @abstractmethod

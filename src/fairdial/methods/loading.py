@@ -124,6 +124,7 @@ class _Reader:
         model: DialClassifier = self.unfitted()
         model.classes_ = unpack(self.manifest["classes"])
         _claim(_is_array(model.classes_) and len(set(model.classes_.tolist())) == 2, "two labels")
+        model.label_name_ = self.manifest["label"]
         for name, value in _features(self.manifest["features"]).items():
             setattr(model, name, value)
         groups = unpack(self.manifest["groups"])

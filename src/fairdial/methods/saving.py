@@ -56,6 +56,7 @@ def describe_model(model: Any) -> tuple[dict[str, Any], dict[str, bytes]]:
             name: pack(value, parcel.pack) for name, value in model.get_params(deep=False).items()
         },
         "classes": pack(model.classes_),
+        "label": _label_name(model),
         "features": _features(model),
         "groups": pack(getattr(model, "trained_groups_", None)),
         "scorer": parcel.scorer(model),
@@ -140,6 +141,12 @@ class _Parcel:
             return []
         self.files[OBJECTS], strangers = write_objects(self.objects, OBJECTS)
         return strangers
+
+
+def _label_name(model: Any) -> str | None:
+    """The column of the labels, where they had a name."""
+    name = getattr(model, "label_name_", None)
+    return name if isinstance(name, str) else None
 
 
 def _features(model: Any) -> dict[str, Any]:

@@ -1,46 +1,25 @@
-"""The command line: ``fairdial bench run|status|report``."""
+"""``fairdial bench run|status|report``: studies."""
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 import tomllib
-from collections.abc import Callable
-from functools import wraps
 from pathlib import Path
 from typing import Any, Self
 
 import click
 
-from fairdial._version import __version__
-from fairdial.errors import FairdialError
+from fairdial.cli import options
+from fairdial.cli.groups import FAILED, INTERRUPTED
+from fairdial.cli.output import Output
 
 PLAN = "plan.toml"
 RECORDS = "records"
 DATA = "FAIRDIAL_DATA"
 
 
-def _clear_errors(command: Callable[..., Any]) -> Callable[..., Any]:
-    """The library's own errors become one line and exit code 2."""
-
-    @wraps(command)
-    def wrapped(*args: Any, **kwargs: Any) -> Any:
-        try:
-            return command(*args, **kwargs)
-        except FairdialError as error:
-            raise click.UsageError(str(error)) from error
-
-    return wrapped
-
-
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(__version__)
-def main() -> None:
-    """Fair classification with a dial: train once, set the tolerance afterwards."""
-
-
-@main.group()
+@click.group()
 def bench() -> None:
     """Studies: run a plan, see how far it is, write its report."""
 
@@ -51,7 +30,6 @@ OUT = click.option(
     type=click.Path(file_okay=False, path_type=Path),
     help="Folder of the study; what is there already is not run again.",
 )
-JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
 
 @bench.command("run")
@@ -74,8 +52,7 @@ JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
     type=click.Path(exists=True, file_okay=False, path_type=Path),
     help=f"Folder with pictures and ResNet-18's weights; default: environment variable {DATA}.",
 )
-@JSON
-@_clear_errors
+@options.tells
 def bench_run(
     plan: str,
     out: Path,
@@ -84,7 +61,7 @@ def bench_run(
     scheduler: str | None,
     datasets: tuple[str, ...],
     data: Path | None,
-    as_json: bool,
+    show: Output,
 ) -> None:
     """Run what is missing of PLAN: a TOML file, or a plan that is shipped.
 
@@ -106,7 +83,7 @@ def bench_run(
     plans.keep_plan(text, out / PLAN)
     store = Store(out / RECORDS)
     before = running.status(chosen, store)
-    shown = Trials(before.missing) if not as_json else None
+    shown = None if show.as_json or show.quiet else Trials(before.missing, bar=show.progress)
     try:
         after = running.run(
             chosen, store, n_jobs=jobs, backend=backend, scheduler=scheduler, reporter=shown
@@ -115,30 +92,29 @@ def bench_run(
         kept = running.status(chosen, store)
         told = f"Stopped: {kept.done} of {kept.total} trials are kept; the same command goes on."
         click.echo(told, err=True)
-        sys.exit(130)
-    _tell(after, as_json)
+        sys.exit(INTERRUPTED)
+    show.result(*_told(after))
     if after.failed:
-        sys.exit(1)
+        sys.exit(FAILED)
 
 
 @bench.command("status")
 @OUT
-@JSON
-@_clear_errors
-def bench_status(out: Path, as_json: bool) -> None:
+@options.tells
+def bench_status(out: Path, show: Output) -> None:
     """How much of the study in --out is done, and what failed."""
     from fairdial.bench import run as running
     from fairdial.bench.store import Store
 
     plan, store = _plan_of(out), Store(out / RECORDS)
     found = running.status(plan, store)
-    _tell(found, as_json)
-    if not as_json:
-        for config in plan.trials():
-            error = store.failure(config)
-            if error is not None:
-                method = config["method"]["name"]
-                click.echo(f"  {config['dataset']}, {method}, seed {config['seed']}: {error}")
+    failures = []
+    for config in plan.trials():
+        error = store.failure(config)
+        if error is not None:
+            method = config["method"]["name"]
+            failures.append(f"  {config['dataset']}, {method}, seed {config['seed']}: {error}")
+    show.result(*_told(found), *failures)
 
 
 @bench.command("report")
@@ -148,8 +124,8 @@ def bench_status(out: Path, as_json: bool) -> None:
     type=click.Path(file_okay=False, path_type=Path),
     help="Folder of the report; default: report/ in --out.",
 )
-@_clear_errors
-def bench_report(out: Path, to: Path | None) -> None:
+@options.tells
+def bench_report(out: Path, to: Path | None, show: Output) -> None:
     """Write tables and figures of the study in --out: Markdown, LaTeX, one HTML page."""
     from fairdial.bench.report import write_report
     from fairdial.bench.store import Store
@@ -160,8 +136,8 @@ def bench_report(out: Path, to: Path | None) -> None:
         for config in plan.trials()
     ]
     records = [record for record in found if record is not None]
-    for path in write_report(plan, records, to or out / "report"):
-        click.echo(str(path))
+    written = [str(path) for path in write_report(plan, records, to or out / "report")]
+    show.result({"written": written}, *written)
 
 
 def _plan_of(out: Path) -> Any:
@@ -172,24 +148,23 @@ def _plan_of(out: Path) -> Any:
     return read_plan(out / PLAN)
 
 
-def _tell(found: Any, as_json: bool) -> None:
-    if as_json:
-        told = {"total": found.total, "done": found.done, "failed": found.failed}
-        click.echo(json.dumps(told | {"missing": found.missing}))
-    else:
-        failed = f", {found.failed} failed" if found.failed else ""
-        click.echo(f"{found.done} of {found.total} trials done{failed}.")
+def _told(found: Any) -> tuple[dict[str, int], str]:
+    """How far a study is, as data and as a line."""
+    told = {"total": found.total, "done": found.done, "failed": found.failed}
+    failed = f", {found.failed} failed" if found.failed else ""
+    line = f"{found.done} of {found.total} trials done{failed}."
+    return told | {"missing": found.missing}, line
 
 
 class Trials:
     """Shows trials as they end: a bar on a terminal, a line each elsewhere."""
 
-    def __init__(self, total: int) -> None:
-        self._total = total
+    def __init__(self, total: int, *, bar: bool) -> None:
+        self._total, self._wished = total, bar
         self._bar: Any = None
 
     def __enter__(self) -> Self:
-        if sys.stderr.isatty() and self._total:
+        if self._wished and self._total:
             from rich.console import Console
             from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 

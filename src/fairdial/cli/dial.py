@@ -1,0 +1,127 @@
+"""``fairdial dial``: what a tolerance does, and whom it moves."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from fairdial.cli import options
+from fairdial.cli.output import Output
+from fairdial.errors import InvalidInputError
+
+if TYPE_CHECKING:
+    from fairdial.points import Point
+
+
+@click.command()
+@options.MODEL
+@options.tolerance(told="The largest gap that is wished for. [default: where the dial rests]")
+@options.CONFIDENCE
+@click.option(
+    "--from",
+    "before",
+    type=click.FloatRange(0, 1),
+    help="Compare with this tolerance. [default: where the dial rests]",
+)
+@click.option("--set", "keep", is_flag=True, help="Let the dial rest at --tolerance from now on.")
+@options.KEY
+@options.TRUST
+@options.tells
+def dial(
+    folder: Path,
+    tolerance: float | None,
+    confidence: float | None,
+    before: float | None,
+    keep: bool,
+    key_file: Path | None,
+    trust: tuple[str, ...],
+    show: Output,
+) -> None:
+    """What MODEL does at a tolerance, on its calibration rows, and who is moved.
+
+    Nothing is trained. --set writes the tolerance into the model's folder; a confidence is no part
+    of the model, and is asked for each time.
+
+    \b
+    fairdial dial model --tolerance 0.05
+    fairdial dial model --tolerance 0.05 --confidence 0.95 --from 0.1
+    """
+    from fairdial.cli.figures import point_data
+    from fairdial.cli.models import open_model, read_told, refuse_unsigned
+
+    if keep and (tolerance is None or confidence is not None):
+        raise InvalidInputError("--set must come with --tolerance and without --confidence.")
+    known = read_told(folder, key_file)
+    resting = known.resting
+    wish = resting if tolerance is None else tolerance
+    start = resting if before is None else before
+    after = known.frontier.at(wish, confidence=confidence)
+    old = known.frontier.at(start)
+    moved = moves(old, after)
+    if keep:
+        refuse_unsigned(folder, key_file)
+        model = open_model(folder, key_file, trust)
+        model.tolerance = wish
+        model.save(folder, overwrite=True, key=key_file)
+    show.result(
+        point_data(after) | {"resting": wish if keep else resting, "from": start, "moved": moved},
+        sentence(after),
+        _group_table(after, moved, start),
+    )
+    if keep:
+        show.note(f"The dial of {folder} rests at {wish:g} now (before: {resting:g}).")
+
+
+def sentence(point: Point) -> str:
+    """A position of the dial in words."""
+    lowest, highest = point.worst
+    accuracy = "" if point.accuracy is None else f", accuracy {point.accuracy:.4f}"
+    text = (
+        f"Tolerance {point.tolerance:g}: {point.criterion.name.replace('_', ' ')} gap "
+        f"{point.gap:.4f} on {point.rows.sum():,} calibration rows{accuracy}; lowest rate "
+        f"{lowest}, highest {highest}."
+    )
+    if not point.feasible:
+        text += " It is the smallest gap there is."
+    if point.certified_gap is None:
+        return text + " On new rows the gap may well be larger: --confidence asks for a bound."
+    return text + (
+        f" With confidence {point.confidence:g} the gap on new rows is at most "
+        f"{point.certified_gap:.4f}."
+    )
+
+
+def moves(before: Point, after: Point) -> list[dict[str, Any]]:
+    """How many calibration rows of each group gain and lose the positive label.
+
+    Thresholds of a group move one way, so the difference of two counts is the number of rows that
+    flip. The settings of a measured family decide each in their own way: of them only the balance
+    is known.
+    """
+    from fairdial.cli.figures import plain
+
+    change = (after.selected - before.selected).sum(axis=0).tolist()
+    found = []
+    for group, balance in zip(after.groups, change, strict=True):
+        line: dict[str, Any] = {"group": plain(group), "balance": balance}
+        if not after.measured:
+            line |= {"gained": max(balance, 0), "lost": max(-balance, 0)}
+        found.append(line)
+    return found
+
+
+def _group_table(point: Point, moved: list[dict[str, Any]], start: float) -> Any:
+    from fairdial.cli.figures import share
+    from fairdial.cli.output import table
+
+    frame = point.to_frame()
+    head = ["group", *(name.replace("_", " ") for name in frame), f"against {start:g}"]
+    lines = []
+    for (group, line), move in zip(frame.iterrows(), moved, strict=True):
+        cells = [f"{int(v):,}" if name == "rows" else share(v) for name, v in line.items()]
+        if "threshold" in line:
+            cells[1] = f"{line['threshold']:+.4f}"
+        lines.append([str(group), *cells, f"{move['balance']:+,}" if move["balance"] else "0"])
+    return table(head, lines)

@@ -1,0 +1,100 @@
+"""Positions of the dial as plain data, and as tables."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from fairdial.cli.output import table
+
+if TYPE_CHECKING:
+    from fairdial.frontier import Frontier
+    from fairdial.points import Point
+
+MANY = 4  # more groups than this: only the lowest and the highest rate are in the table
+SHOWN = (0.0, 0.02, 0.05, 0.1, 0.2)  # tolerances of a model's table, with the free gap
+NAMES = {
+    "selection_rate": "selected",
+    "true_positive_rate": "true positive rate",
+    "false_positive_rate": "false positive rate",
+}
+
+
+def plain(value: Any) -> Any:
+    """A number or a name as JSON knows it; infinite ones as "inf" and "-inf", NaN as null."""
+    value = value.item() if hasattr(value, "item") else value
+    if isinstance(value, float) and not math.isfinite(value):
+        return None if math.isnan(value) else str(value)
+    return value if value is None or isinstance(value, (bool, int, float, str)) else str(value)
+
+
+def point_data(point: Point) -> dict[str, Any]:
+    """A position of the dial as JSON knows it."""
+    frame = point.to_frame()
+    groups = [
+        {"group": plain(name), "selected": int(chosen)}
+        | {column: plain(value) for column, value in line.items()}
+        for (name, line), chosen in zip(
+            frame.to_dict("index").items(), point.selected.sum(axis=0), strict=True
+        )
+    ]
+    return {
+        "tolerance": point.tolerance,
+        "criterion": point.criterion.name,
+        "accuracy": plain(point.accuracy),
+        "gap": point.gap,
+        "feasible": point.feasible,
+        "setting": plain(point.setting),
+        "confidence": point.confidence,
+        "certified_gap": plain(point.certified_gap),
+        "rows": int(point.rows.sum()),
+        "groups": groups,
+    }
+
+
+def shown_tolerances(frontier: Frontier, extra: float) -> list[float]:
+    """Tolerances that are worth a line: some round ones, the model's own, and the free gap."""
+    free = float(frontier.gap[0])
+    return sorted({wish for wish in (*SHOWN, extra) if wish < free} | {free})
+
+
+def positions(frontier: Frontier, tolerances: Sequence[float]) -> list[Point]:
+    """Positions of the dial; that one isn't reached is told by its ``feasible`` alone."""
+    from fairdial.errors import InfeasibleToleranceWarning
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", InfeasibleToleranceWarning)
+        return list(frontier.at(list(tolerances)))
+
+
+def frontier_parts(points: Iterable[Point], resting: float) -> list[Any]:
+    """A table, one line a tolerance: accuracy, gap, selection rates; and what its marks mean."""
+    found = list(points)
+    first, rests = found[0], min(resting, max(point.tolerance for point in found))
+    rates = dict.fromkeys(("selection_rate", first.criterion.rates[0].name))
+    if len(first.groups) <= MANY:
+        columns = [f"{NAMES[rate]}\n{group}" for rate in rates for group in first.groups]
+    else:
+        columns = [f"{NAMES[rate]}\n{end}" for rate in rates for end in ("lowest", "highest")]
+    lines = []
+    for point in found:
+        mark = ("" if point.feasible else " *") + (" <-" if point.tolerance == rests else "")
+        cells = [share(value) for rate in rates for value in _rates(point, rate)]
+        lines.append(
+            [f"{point.tolerance:.4g}{mark}", share(point.accuracy), share(point.gap), *cells]
+        )
+    marks = {"*": "no position of the dial has so small a gap", "<-": "where the dial rests"}
+    told = [f"{mark} {text}" for mark, text in marks.items() if any(mark in c[0] for c in lines)]
+    return [table(["tolerance", "accuracy", "gap", *columns], lines), *told]
+
+
+def _rates(point: Point, rate: str) -> Sequence[float]:
+    values = getattr(point, rate)
+    return values if len(values) <= MANY else (min(values), max(values))
+
+
+def share(value: Any) -> str:
+    """A share with four digits; what isn't known as a dash."""
+    return "-" if value is None or math.isnan(value) else f"{value:.4f}"

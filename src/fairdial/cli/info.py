@@ -1,0 +1,92 @@
+"""``fairdial info``: what a model is."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from fairdial.cli import options
+from fairdial.cli.output import Output
+
+if TYPE_CHECKING:
+    from fairdial.cli.models import Told
+
+
+@click.command()
+@options.MODEL
+@options.KEY
+@options.tells
+def info(folder: Path, key_file: Path | None, show: Output) -> None:
+    """What MODEL is: method, criterion, groups, columns, where its dial rests.
+
+    Every file is checked against the manifest's hashes; with --key-file the signature too. The
+    folder's MODEL_CARD.md says more, in words.
+    """
+    from fairdial.cli.figures import frontier_parts, point_data, positions, shown_tolerances
+    from fairdial.cli.models import read_told
+
+    told = read_told(folder, key_file)
+    data = describe(folder, told)
+    if told.known is None:
+        show.result(data, _lines(data), "It isn't calibrated yet: fairdial calibrate does it.")
+        return
+    points = positions(told.known, shown_tolerances(told.known, told.resting))
+    data["frontier"] = [point_data(point) for point in points]
+    show.result(data, _lines(data), *frontier_parts(points, told.resting))
+
+
+def describe(folder: Path, told: Told) -> dict[str, Any]:
+    """What the manifest tells, as JSON knows it."""
+    from fairdial.cli.figures import plain
+    from fairdial.persistence.folder import SIGNATURE
+    from fairdial.persistence.values import unpack
+
+    manifest, frontier = told.manifest, told.known
+    parameters = manifest["parameters"]
+    negative, positive = unpack(manifest["classes"]).tolist()
+    sensitive = unpack(parameters["sensitive_column"])
+    criterion = parameters["criterion"]
+    counts = [] if frontier is None else frontier.rows.sum(axis=0).tolist()
+    return {
+        "model": str(folder),
+        "hash": told.hash,
+        "signed": (folder / SIGNATURE).exists(),
+        "method": manifest["method"],
+        "criterion": criterion if isinstance(criterion, str) else criterion["$criterion"],
+        "tolerance": told.resting,
+        "label": manifest["label"],
+        "negative": plain(negative),
+        "positive": plain(positive),
+        "sensitive": None if sensitive is None else _names(sensitive),
+        "features": manifest["features"]["names"],
+        "groups": [
+            {"group": plain(group), "rows": rows}
+            for group, rows in zip(() if frontier is None else frontier.groups, counts, strict=True)
+        ],
+        "libraries": manifest["libraries"],
+        "frontier": None,
+    }
+
+
+def _names(given: Any) -> list[str]:
+    return [str(name) for name in given] if isinstance(given, (list, tuple)) else [str(given)]
+
+
+def _lines(data: dict[str, Any]) -> str:
+    features = data["features"]
+    named = {
+        "method": data["method"],
+        "criterion": data["criterion"],
+        "dial rests at": f"{data['tolerance']:g}",
+        "selected means": f"{data['label'] or 'label'} = {data['positive']!r} (the other: "
+        f"{data['negative']!r})",
+        "groups": ", ".join(f"{g['group']} ({g['rows']:,} rows)" for g in data["groups"]) or "-",
+        "told by": ", ".join(data["sensitive"] or ["-"]),
+        "features": "-" if features is None else f"{len(features)}: {', '.join(features)}",
+        "made with": ", ".join(f"{name} {number}" for name, number in data["libraries"].items()),
+        "hash": data["hash"] + (" (signed)" if data["signed"] else ""),
+    }
+    width = max(map(len, named))
+    return "\n".join(f"{name:<{width}}  {value}" for name, value in named.items())

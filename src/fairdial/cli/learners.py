@@ -1,0 +1,123 @@
+"""The methods that the command line knows, as estimators."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from fairdial.errors import InvalidInputError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from fairdial.methods.base import DialClassifier
+
+NETWORKS = ("fairbayes", "gfb", "epo", "fairbinn", "yoto")
+MEASURED = ("epo", "fairbinn", "yoto")  # no thresholds: settings that decide by themselves
+METHODS = ("boosting", "logistic", *NETWORKS)
+DEFAULT = "boosting"
+MOST_CATEGORIES = 254  # of a text column in gradient boosting; rarer ones are one category
+STEPS = 1000  # at most, of logistic regression
+
+
+def make_model(
+    method: str,
+    *,
+    texts: Sequence[str],
+    seed: int,
+    epochs: int | None = None,
+    members: int | None = None,
+    recalibrate: bool = False,
+    progress: bool = False,
+    **common: Any,
+) -> DialClassifier:
+    """An estimator that isn't trained yet.
+
+    Parameters
+    ----------
+    method : str
+        One of ``METHODS``.
+    texts : sequence of str
+        Features that are text.
+    seed : int
+        Of the split, and of whatever the method draws.
+    epochs, members : int, optional
+        Of a network; its own by default.
+    recalibrate : bool
+        Whether each group's scores are corrected by a line first.
+    progress : bool
+        Whether a network shows a bar.
+    common
+        Arguments that all estimators take.
+
+    Examples
+    --------
+    >>> from fairdial.cli.learners import make_model
+    >>> model = make_model("boosting", texts=["job"], seed=0, tolerance=0.05)
+    >>> type(model).__name__, model.tolerance
+    ('FairBayes', 0.05)
+    """
+    from fairdial.methods.fairbayes import FairBayes
+
+    if recalibrate:
+        if method in MEASURED:
+            raise InvalidInputError(
+                f"--recalibrate is for methods with thresholds, got --method {method}."
+            )
+        common["recalibrate"] = "group"
+    asked = {"epochs": epochs, "members": members}
+    given: dict[str, Any] = {name: value for name, value in asked.items() if value is not None}
+    if method not in NETWORKS:
+        if given:
+            raise InvalidInputError(
+                f"--{next(iter(given))} is for networks ({', '.join(NETWORKS)}), got --method "
+                f"{method}."
+            )
+        estimator = boosting(texts, seed) if method == "boosting" else logistic()
+        return FairBayes(estimator, random_state=seed, **common)
+    from fairdial.methods.epo import EPO
+    from fairdial.methods.fairbinn import FairBiNN
+    from fairdial.methods.gfb import GFB
+    from fairdial.methods.network import Network
+    from fairdial.methods.yoto import YOTO
+
+    if method in ("epo", "fairbinn"):  # a net for each setting: one member is their default
+        given = {"members": 1} | given
+    network = Network(**given, verbose=progress)
+    if method == "fairbayes":
+        return FairBayes(network, random_state=seed, **common)
+    kinds: dict[str, Any] = {"gfb": GFB, "epo": EPO, "fairbinn": FairBiNN, "yoto": YOTO}
+    model: DialClassifier = kinds[method](network=network, random_state=seed, **common)
+    return model
+
+
+def boosting(texts: Sequence[str], seed: int) -> Any:
+    """Gradient boosting in which text columns are categories."""
+    import numpy as np
+    from sklearn.compose import ColumnTransformer
+    from sklearn.ensemble import HistGradientBoostingClassifier
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import OrdinalEncoder
+
+    if not texts:
+        return HistGradientBoostingClassifier(random_state=seed)
+    codes = OrdinalEncoder(
+        handle_unknown="use_encoded_value",
+        unknown_value=np.nan,
+        encoded_missing_value=np.nan,
+        max_categories=MOST_CATEGORIES,
+    )
+    columns = ColumnTransformer([("texts", codes, list(texts))], remainder="passthrough")
+    trees = HistGradientBoostingClassifier(
+        categorical_features=list(range(len(texts))), random_state=seed
+    )
+    return make_pipeline(columns, trees)
+
+
+def logistic() -> Any:
+    """Logistic regression on the features that networks see."""
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.pipeline import make_pipeline
+
+    from fairdial.encoders import TableEncoder
+
+    return make_pipeline(TableEncoder(), LogisticRegression(max_iter=STEPS))

@@ -1,0 +1,88 @@
+"""``fairdial predict``: decisions for the rows of a table."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from fairdial.cli import options
+from fairdial.cli.output import Output
+from fairdial.errors import InvalidInputError
+
+STDOUT = Path("-")
+DECISION, MARGIN = "decision", "margin"
+
+
+@click.command()
+@options.MODEL
+@options.DATA
+@options.tolerance(told="The largest gap that is wished for. [default: where the dial rests]")
+@options.CONFIDENCE
+@click.option(
+    "--out",
+    required=True,
+    type=click.Path(dir_okay=False, allow_dash=True, path_type=Path),
+    help="File to write, .csv or .parquet; - is CSV on stdout.",
+)
+@click.option("--id", "identity", metavar="COLUMN", help="Column of DATA to write beside them.")
+@options.OVERWRITE
+@options.KEY
+@options.TRUST
+@options.tells
+def predict(
+    folder: Path,
+    data: Path,
+    tolerance: float | None,
+    confidence: float | None,
+    out: Path,
+    identity: str | None,
+    overwrite: bool,
+    key_file: Path | None,
+    trust: tuple[str, ...],
+    show: Output,
+) -> None:
+    """Decisions of MODEL for the rows of DATA, in their order.
+
+    The columns are the decision, as a label, and the margin: how far the row is above (or below 0)
+    the border of being selected, in log-odds. DATA must have the features and the sensitive
+    columns that the model was trained with; others are ignored.
+    """
+    from fairdial.cli.figures import plain
+    from fairdial.cli.models import inputs, open_model, read_rows
+    from fairdial.cli.tables import check_free, check_table_name, need_columns, write_table
+
+    if out == STDOUT:
+        if show.as_json:
+            raise InvalidInputError("--json must go with --out FILE: both would be on stdout.")
+    else:
+        check_table_name(out)
+        check_free(out, overwrite)
+    model = open_model(folder, key_file, trust)
+    table = read_rows(model, data)
+    if identity is not None:
+        need_columns(table, [identity], "--id")
+        if identity in (DECISION, MARGIN):
+            raise InvalidInputError(f"--id must not be called {identity!r}: that is written, too.")
+    X = inputs(model, table)
+    margin = model.decision_function(X, tolerance=tolerance, confidence=confidence)
+    selected = margin > 0
+    found = table[[identity]] if identity is not None else table.iloc[:, :0]
+    found = found.assign(**{DECISION: model.classes_[selected.astype(int)], MARGIN: margin})
+    write_table(found, out, overwrite=overwrite)
+    told: dict[str, Any] = {
+        "out": str(out),
+        "rows": len(found),
+        "selected": int(selected.sum()),
+        "tolerance": model.tolerance if tolerance is None else tolerance,
+        "confidence": confidence,
+        "positive": plain(model.classes_[1]),
+        "hash": model.model_hash_,
+    }
+    if show.as_json:
+        show.result(told)
+    show.note(
+        f"{told['rows']:,} decisions at tolerance {told['tolerance']:g}, {told['selected']:,} of "
+        f"them {told['positive']!r}" + ("." if out == STDOUT else f", are in {out}.")
+    )

@@ -1,0 +1,182 @@
+"""Tables of users: read, looked at, brought into the form that a model knows, written."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Collection, Iterable, Sequence
+from difflib import get_close_matches
+from pathlib import Path
+from typing import TYPE_CHECKING
+from uuid import uuid4
+
+from fairdial.errors import InvalidInputError, MissingExtraError
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+CSV, PARQUET = (".csv", ".csv.gz"), (".parquet", ".pq")
+MOST_NAMED = 40  # columns that an error lists
+
+
+# ---- reading -----------------------------------------------------------------------------------
+
+
+def read_table(path: Path, texts: Collection[str] = ()) -> pd.DataFrame:
+    """A CSV or Parquet file; ``texts`` are columns that are text, whatever they look like."""
+    import pandas as pd
+
+    kind = _kind(path, "DATA")
+    try:
+        if kind is PARQUET:
+            found = pd.read_parquet(path)
+        else:
+            found = pd.read_csv(
+                path,
+                low_memory=False,
+                float_precision="round_trip",  # the number that was written, to the last bit
+                dtype=dict.fromkeys(texts, "str"),
+            )
+    except ImportError as error:
+        raise MissingExtraError(
+            f"{path.name} needs pyarrow: pip install 'fairdial[large]'."
+        ) from error
+    except (ValueError, OSError, pd.errors.ParserError) as error:
+        told = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+        raise InvalidInputError(f"{path} can't be read: {told}") from error
+    if len(found) == 0:
+        raise InvalidInputError(f"{path} must hold at least one row, got a table without any.")
+    found.columns = [str(name) for name in found.columns]
+    if not found.columns.is_unique:
+        twice = found.columns[found.columns.duplicated()][0]
+        raise InvalidInputError(f"{path} must name each column once, got {twice!r} twice.")
+    return found.reset_index(drop=True)
+
+
+def _kind(path: Path, argument: str) -> tuple[str, ...]:
+    name = path.name.lower()
+    for kind in (CSV, PARQUET):
+        if name.endswith(kind):
+            return kind
+    raise InvalidInputError(
+        f"{argument} must end in {', '.join((*CSV, *PARQUET))}, got {path.name!r}."
+    )
+
+
+def need_columns(table: pd.DataFrame, names: Iterable[str], argument: str) -> None:
+    """Columns that must be there; the error lists those that are, and the nearest."""
+    for name in names:
+        if name in table.columns:
+            continue
+        there = [str(column) for column in table.columns]
+        near = get_close_matches(name, there, 1) or [
+            column for column in there if column.strip().lower() == name.strip().lower()
+        ]
+        told = f" Did you mean {near[0]!r}?" if near else ""
+        listed = ", ".join(map(repr, there[:MOST_NAMED]))
+        more = f" and {len(there) - MOST_NAMED} more" if len(there) > MOST_NAMED else ""
+        raise InvalidInputError(
+            f"{argument} must be among the columns {listed}{more}; got {name!r}.{told}"
+        )
+
+
+# ---- columns -----------------------------------------------------------------------------------
+
+
+def tidy(table: pd.DataFrame) -> pd.DataFrame:
+    """Numbers as numpy's numbers, everything else as text with None for what is missing."""
+    import pandas as pd
+
+    return pd.DataFrame({name: _tidy_column(table[name]) for name in table}, index=table.index)
+
+
+def _tidy_column(column: pd.Series) -> pd.Series:
+    import pandas as pd
+    from pandas.api import types
+
+    if types.is_bool_dtype(column.dtype) or types.is_numeric_dtype(column.dtype):
+        if isinstance(column.dtype, pd.api.extensions.ExtensionDtype):
+            missing = bool(column.isna().any())
+            kind = "float64" if missing or column.dtype.kind == "f" else "int64"
+            return column.astype(kind)
+        return column.astype("int64") if column.dtype.kind == "b" else column
+    if types.is_datetime64_any_dtype(column.dtype) or types.is_timedelta64_dtype(column.dtype):
+        raise InvalidInputError(
+            f"{column.name!r} holds dates or durations: turn them into numbers first, or leave the "
+            f"column out (--drop {column.name})."
+        )
+    kind = types.infer_dtype(column, skipna=True)
+    if kind in ("boolean", "decimal", "integer", "floating", "mixed-integer-float"):
+        return column.astype("float64")
+    return as_text(column)
+
+
+def as_text(column: pd.Series) -> pd.Series:
+    """Values as texts, None where one is missing."""
+    from pandas.api import types
+
+    texts = column.astype(object)
+    if types.infer_dtype(texts, skipna=True) != "string":
+        texts = texts.map(str, na_action="ignore").astype(object)
+    return texts.where(column.notna(), None)
+
+
+def as_numbers(column: pd.Series) -> pd.Series:
+    """Values as numbers, or an error that names the first that is none."""
+    import pandas as pd
+
+    try:
+        return pd.to_numeric(tidy(column.to_frame())[column.name]).astype("float64")
+    except (ValueError, TypeError):
+        numbers = pd.to_numeric(as_text(column), errors="coerce")
+        wrong = column[numbers.isna() & column.notna()]
+        raise InvalidInputError(
+            f"{column.name!r} must hold numbers, as it did in training, got {wrong.iloc[0]!r} in "
+            f"row {wrong.index[0]}."
+        ) from None
+
+
+# ---- writing -----------------------------------------------------------------------------------
+
+
+def check_free(path: Path, overwrite: bool) -> None:
+    """Refuse to write where something lies, unless that is wished."""
+    if os.path.lexists(path) and not overwrite:
+        raise InvalidInputError(f"--out: {path} is there already; --overwrite replaces it.")
+    if not path.parent.is_dir():
+        raise InvalidInputError(f"--out must lie in a folder that is there, got {path}.")
+
+
+def check_table_name(path: Path) -> None:
+    """A name that says what kind of file is to be written."""
+    _kind(path, "--out")
+
+
+def write_table(frame: pd.DataFrame, path: Path, *, overwrite: bool) -> None:
+    """Write a table whole or not at all; "-" is CSV on stdout."""
+    if str(path) == "-":
+        frame.to_csv(sys.stdout, index=False)
+        return
+    check_free(path, overwrite)
+    kind = _kind(path, "--out")
+    half = path.with_name(f".{uuid4().hex}.{path.name}")
+    try:
+        if kind is PARQUET:
+            frame.to_parquet(half, index=False)
+        else:
+            frame.to_csv(half, index=False)
+        os.replace(half, path)
+    except ImportError as error:
+        raise MissingExtraError(
+            f"{path.name} needs pyarrow: pip install 'fairdial[large]'."
+        ) from error
+    finally:
+        half.unlink(missing_ok=True)
+
+
+def split_names(given: Sequence[str], table: pd.DataFrame) -> list[str]:
+    """Names of columns, given one by one or with commas; a column's name may have one in it."""
+    names: list[str] = []
+    for text in given:
+        names += [text] if text in table.columns else [part.strip() for part in text.split(",")]
+    return list(dict.fromkeys(names))
