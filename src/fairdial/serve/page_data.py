@@ -38,6 +38,7 @@ SLIDER = (3, 4)  # decimals of the slider's stops: usual, and for a gap that is 
 SMALL_GAP = 0.02
 CERTIFIED_STOPS = 50  # at most, as each takes a while
 STEPS = tuple(step * 10**power for power in range(4) for step in (1, 2, 5))  # between them
+MOST_PEOPLE = 10**10  # a need for more is one that can't be met
 THRESHOLD_DECIMALS = 3
 ENDLESS = 2**31 - 1  # a threshold that selects nobody, or everybody
 BINS, TAIL = 60, 0.002  # of the histogram; rows beyond its range count in the outermost bins
@@ -276,7 +277,8 @@ def _certified(frontier: Frontier, level: float, slider: dict[str, int]) -> dict
         try:
             points = frontier.at([wish], confidence=level)
         except CannotCertifyError as error:
-            needed[i], smallest = error.rows_needed or 0, error.smallest_tolerance
+            rows, smallest = error.rows_needed or 0, error.smallest_tolerance
+            needed[i] = rows if rows <= MOST_PEOPLE else 0
         else:
             states[i], bounds[i] = points.states[0], points.certified_gap[0]
     able = states >= 0
