@@ -68,6 +68,11 @@ def node() -> Iterator[Node]:
 
 
 @pytest.fixture(scope="session")
+def base_url() -> None:
+    """Pages are opened by full addresses; pytest-playwright's own fixture warns."""
+
+
+@pytest.fixture(scope="session")
 def browser_type_launch_args(browser_type_launch_args: dict[str, Any]) -> dict[str, Any]:
     """What pytest-playwright starts: the system's chromium."""
     program = shutil.which("chromium")

@@ -321,7 +321,7 @@
       if (dial.accuracy) row.insertCell().textContent = words.percent(dial.accuracy[i], 1);
       return { row, setting, mark: row.insertCell() };
     });
-    const frame = element("div", null, { class: "wide tall", tabindex: 0, role: "region", "aria-label": "The settings" });
+    const frame = element("div", null, { class: "wide tall", tabindex: 0, role: "group", "aria-label": "The settings" });
     frame.append(table);
     byId("scores").append(frame);
   }
