@@ -1,0 +1,342 @@
+"""What the page knows of a dial: counts of rows at every position, never the rows themselves.
+
+The document is plain data for JSON. It holds, for each position that some tolerance leads to, how
+many rows of each label and group are selected; the page works out rates, gaps and accuracies from
+these, in the arithmetic of :class:`fairdial.Frontier`, so that both agree to the last bit.
+
+What can be read from it: for each group and label how many calibration rows there are, how many
+each position selects, and how many fall into each bin of the histogram. No features and no
+identities; but where a group is small a count can be one person, and neighbouring positions differ
+by one. Publish such a page only where the counts may be public.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.utils.validation import check_is_fitted
+
+from fairdial._validation import check_fraction, check_one
+from fairdial._version import __version__
+from fairdial.errors import CannotCertifyError, InvalidInputError
+from fairdial.frontier import Frontier
+from fairdial.ladders import Counts, Floats, Indices, Ladder
+from fairdial.methods.base import DialClassifier
+from fairdial.paths import Path, States, count_for
+from fairdial.serve.packing import pack_floats, pack_ints
+from fairdial.states_json import plain_name
+
+FORMAT, VERSION = "fairdial.page", 1
+
+MOST_STATES = 100_000  # positions on a page,
+MOST_NUMBERS = 2_000_000  # and their counts and thresholds: about 3 MB
+GRIDS = (5, 4, 3)  # decimals of the tolerances whose positions are kept where there are more
+SLIDER = (3, 4)  # decimals of the slider's stops: usual, and for a gap that is small
+SMALL_GAP = 0.02
+CERTIFIED_STOPS = 50  # at most, as each takes a while
+STEPS = tuple(step * 10**power for power in range(4) for step in (1, 2, 5))  # between them
+THRESHOLD_DECIMALS = 3
+ENDLESS = 2**31 - 1  # a threshold that selects nobody, or everybody
+BINS, TAIL = 60, 0.002  # of the histogram; rows beyond its range count in the outermost bins
+
+WORDS: dict[int | None, tuple[str, str]] = {
+    None: ("Equal selection", "Every group should be selected equally often."),
+    1: (
+        "Equal opportunity",
+        "Of those whose label is {positive}, every group should be selected equally often.",
+    ),
+    0: (
+        "Equal false alarms",
+        "Of those whose label is {negative}, every group should be selected equally often.",
+    ),
+}
+
+
+def page_data(
+    model: DialClassifier | Frontier,
+    *,
+    name: str = "Fairness dial",
+    people: Mapping[Hashable, str] | None = None,
+    labels: tuple[str, str] | None = None,
+    tolerance: float | None = None,
+    confidence: float = 0.95,
+) -> dict[str, Any]:
+    """The document from which the page is drawn, ready for JSON.
+
+    Parameters
+    ----------
+    model : estimator or Frontier
+        A calibrated model, or its frontier.
+    name : str
+        What the page calls the model.
+    people : mapping, optional
+        What to call the members of a group: ``{"Female": "women"}``.
+    labels : (str, str), optional
+        Names of the negative and the positive label; by default the model's, where these are text.
+    tolerance : float, optional
+        The position in use, with which others are compared; by default the model's own.
+    confidence : float
+        Of the statements about new rows.
+
+    Returns
+    -------
+    dict
+        ``format``, ``version``, ``name``, ``software``; ``criterion`` (``name``, ``counted``,
+        ``title``, ``meaning``); ``groups`` (``name``, ``people``); ``labels``; ``rows`` by label
+        and group; ``measured``; ``states``; ``slider`` (``digits``, ``stops``); ``certified``;
+        ``histogram``; ``deployed`` (``tolerance``, ``confidence``, ``selected``) or None. Columns
+        are packed by :mod:`fairdial.serve.packing`.
+
+    Examples
+    --------
+    >>> from fairdial import sweep
+    >>> from fairdial.datasets import make_gaussian
+    >>> from fairdial.serve.page_data import page_data
+    >>> sample = make_gaussian(20_000, random_state=0)
+    >>> frontier = sweep(sample.logits, sample.groups, sample.y)
+    >>> document = page_data(frontier, name="Loans", labels=("default", "repaid"))
+    >>> document["criterion"]["meaning"]
+    'Every group should be selected equally often.'
+    """
+    if isinstance(model, Frontier):
+        frontier, position, known = model, tolerance, labels
+    else:
+        check_is_fitted(model, "frontier_")
+        frontier = model.frontier_
+        position = model.tolerance if tolerance is None else tolerance
+        known = _class_names(model) if labels is None else labels
+    level = check_fraction(confidence, "confidence")
+    slider = _slider(frontier)
+    label_names = _label_names(known)
+    return {
+        "format": FORMAT,
+        "version": VERSION,
+        "name": _text(name, "name"),
+        "software": f"fairdial {__version__}",
+        "criterion": _criterion(frontier, label_names),
+        "groups": _groups(frontier, people or {}),
+        "labels": label_names,
+        "rows": frontier.rows.tolist(),
+        "measured": frontier.measured,
+        "states": _states(frontier),
+        "slider": slider,
+        "certified": _certified(frontier, level, slider),
+        "histogram": _histogram(frontier.states),
+        "deployed": None if position is None else _deployed(frontier, check_one(position)),
+    }
+
+
+# ---- names -------------------------------------------------------------------------------------
+
+
+def _text(value: Any, argument: str) -> str:
+    if not isinstance(value, str) or not value.strip():
+        raise InvalidInputError(f"`{argument}` must be text, got {value!r}.")
+    return value
+
+
+def _class_names(model: DialClassifier) -> tuple[str, str] | None:
+    """The model's labels, negative first, where they are words."""
+    classes = getattr(model, "classes_", np.zeros(0)).tolist()
+    return (classes[0], classes[1]) if all(isinstance(c, str) for c in classes) else None
+
+
+def _label_names(labels: Any) -> dict[str, str] | None:
+    if labels is None:
+        return None
+    if isinstance(labels, str) or len(labels) != 2:
+        raise InvalidInputError(
+            f"`labels` must be the names of the negative and the positive label, got {labels!r}."
+        )
+    return {"negative": _text(labels[0], "labels"), "positive": _text(labels[1], "labels")}
+
+
+def _criterion(frontier: Frontier, labels: dict[str, str] | None) -> dict[str, Any]:
+    counted = frontier.criterion.rates[0].counted
+    title, meaning = WORDS[counted]
+    quoted = {key: f"“{value}”" for key, value in (labels or {}).items()}
+    meaning = meaning.format(**({"positive": "positive", "negative": "negative"} | quoted))
+    return {
+        "name": frontier.criterion.name,
+        "counted": counted,
+        "title": title,
+        "meaning": meaning,
+    }
+
+
+def _groups(frontier: Frontier, people: Mapping[Hashable, str]) -> list[dict[str, Any]]:
+    unknown = [group for group in people if group not in frontier.groups]
+    if unknown:
+        raise InvalidInputError(
+            f"`people` must name groups among {list(frontier.groups)}, got {unknown[0]!r}."
+        )
+    return [
+        {
+            "name": str(plain_name(group)),
+            "people": _text(people[group], "people") if group in people else None,
+        }
+        for group in frontier.groups
+    ]
+
+
+# ---- positions ---------------------------------------------------------------------------------
+
+
+def _kept(frontier: Frontier) -> tuple[Indices, int | None]:
+    """The positions on the page; and, if they are not all, decimals of tolerances that are exact.
+
+    Whatever the first position within a tolerance is, it has a smaller gap than all before it: so
+    only such positions are kept, and the first kept one is the same. Of a family all settings are
+    kept, because all are shown.
+    """
+    states = frontier.states
+    if frontier.measured:
+        return np.arange(len(states)), None
+    most = min(MOST_STATES, MOST_NUMBERS // (frontier.rows.size + len(frontier.groups)))
+    dialled, decimals = np.flatnonzero(states.dialled), None
+    for digits in GRIDS:
+        if len(dialled) <= most:
+            break
+        grid = np.arange(10**digits + 1) / 10**digits
+        dialled, decimals = np.unique(states.first_within(grid)[0]), digits
+    return dialled, decimals
+
+
+def _states(frontier: Frontier) -> dict[str, Any]:
+    kept, decimals = _kept(frontier)
+    thresholds, selected = frontier.states.read(kept)
+    _check_gaps(frontier, kept, selected)
+    return {
+        "count": len(kept),
+        "of": int(frontier.states.dialled.sum()) if not frontier.measured else len(kept),
+        "decimals": decimals,
+        "selected": pack_ints(selected.reshape(len(kept), -1)),
+        "thresholds": None if frontier.measured else pack_ints(_rounded(thresholds)),
+        "settings": pack_floats(frontier.setting[kept]) if frontier.measured else None,
+    }
+
+
+def _check_gaps(frontier: Frontier, kept: Indices, selected: Counts) -> None:
+    """The page works gaps out from counts: they must be the frontier's."""
+    kind = frontier.criterion
+    gap = kind.gap(count_for(kind, selected) / frontier.counted)
+    if not np.array_equal(gap, frontier.gap[kept]):
+        raise InvalidInputError(
+            "`model` must have a frontier whose gaps are those of its counts, got one that was "
+            "changed; calibrate it anew."
+        )
+
+
+def _rounded(thresholds: Floats) -> Counts:
+    """Thresholds as whole numbers of their last decimal shown."""
+    with np.errstate(invalid="ignore"):
+        scaled = np.rint(thresholds * 10**THRESHOLD_DECIMALS)
+    return np.clip(scaled, -ENDLESS, ENDLESS).astype(np.int64)
+
+
+def _slider(frontier: Frontier) -> dict[str, int]:
+    """Stops at ``i / 10^digits`` up to the gap without constraint; ``step`` of certified ones."""
+    free = float(frontier.gap[0])
+    digits = SLIDER[free < SMALL_GAP]
+    stops = int(np.searchsorted(np.arange(10**digits + 1) / 10**digits, free))
+    step = next(step for step in STEPS if stops <= step * CERTIFIED_STOPS)
+    return {"digits": digits, "stops": -(-stops // step) * step, "step": step}
+
+
+def _deployed(frontier: Frontier, tolerance: float) -> dict[str, Any]:
+    states = frontier.states.first_within(np.array([tolerance]))[0]
+    selected = frontier.states.read(states)[1][0]
+    return {"tolerance": tolerance, "confidence": None, "selected": selected.tolist()}
+
+
+# ---- new rows ----------------------------------------------------------------------------------
+
+
+def _certified(frontier: Frontier, level: float, slider: dict[str, int]) -> dict[str, Any]:
+    """What can be said about new rows, at every ``step``-th stop of the slider."""
+    try:
+        margin = frontier.margin(level)
+    except CannotCertifyError:
+        reason = "seen" if frontier.certificate == "none" else "searched"
+        return {"level": level, "kind": "none", "reason": reason}
+    two = len(frontier.groups) == 2
+    kind = "simultaneous"
+    if frontier.certificate == "declared" and two:
+        kind = "declared"
+    elif frontier.measured:
+        kind = "finite"
+    numbers = range(0, slider["stops"] + 1, slider["step"])
+    bounds, needed, smallest = np.full(len(numbers), np.nan), [0] * len(numbers), None
+    states = np.full(len(numbers), -1, np.intp)
+    for i, number in enumerate(numbers):
+        wish = number / 10 ** slider["digits"]
+        try:
+            points = frontier.at([wish], confidence=level)
+        except CannotCertifyError as error:
+            needed[i], smallest = error.rows_needed or 0, error.smallest_tolerance
+        else:
+            states[i], bounds[i] = points.states[0], points.certified_gap[0]
+    able = states >= 0
+    thresholds, selected = frontier.states.read(np.where(able, states, 0))
+    return {
+        "level": level,
+        "kind": kind,
+        "margin": margin,
+        "smallest": smallest,
+        "stops": len(numbers),
+        "able": pack_ints(able),
+        "bounds": pack_floats(bounds),
+        "needed": pack_ints(needed),
+        "selected": pack_ints(selected.reshape(len(numbers), -1)),
+        "thresholds": None if frontier.measured else pack_ints(_rounded(thresholds)),
+        "settings": pack_floats(frontier.setting[states]) if frontier.measured else None,
+    }
+
+
+# ---- scores ------------------------------------------------------------------------------------
+
+
+def _histogram(states: States) -> dict[str, Any] | None:
+    """Rows by group, label and bin of their score; None where scores are not kept."""
+    if not isinstance(states, Path):
+        return None
+    middles = [_middles(ladder) for ladder in states.ladders]
+    edges = _edges(middles, [ladder.counts.sum(axis=0) for ladder in states.ladders])
+    counts = np.stack(
+        [
+            _binned(edges, middle, ladder.counts)
+            for middle, ladder in zip(middles, states.ladders, strict=True)
+        ]
+    )  # (K, L, bins)
+    return {"edges": pack_floats(edges), "bins": len(edges) - 1, "counts": pack_ints(counts.ravel())}
+
+
+def _middles(ladder: Ladder) -> Floats:
+    """(m,) where each atom stands; infinite scores at the ends of all numbers."""
+    most = np.finfo(np.float64).max / 4
+    lower, upper = np.clip(ladder.lower, -most, most), np.clip(ladder.upper, -most, most)
+    return np.asarray(lower + (upper - lower) / 2)
+
+
+def _edges(middles: Sequence[Floats], rows: Sequence[Counts]) -> Floats:
+    """Evenly spaced, 0 among them, over all but the farthest rows on either side."""
+    values, weights = np.concatenate(middles), np.concatenate(rows)
+    order = np.argsort(values)
+    share = np.cumsum(weights[order]) / weights.sum()
+    places = np.searchsorted(share, [TAIL, 1.0 - TAIL])
+    low, high = values[order][np.minimum(places, len(order) - 1)].tolist()
+    low, high = min(low, 0.0), max(high, 0.0)
+    width = (high - low) / BINS or 1.0 / BINS
+    first, last = np.floor(low / width), np.ceil(high / width)
+    return np.arange(min(first, -1.0), max(last, 1.0) + 1) * width
+
+
+def _binned(edges: Floats, values: Floats, counts: Counts) -> NDArray[np.int64]:
+    """(L, bins) rows in each bin, closed above; those beyond the edges in the outermost bins."""
+    place = np.clip(np.searchsorted(edges, values, side="left") - 1, 0, len(edges) - 2)
+    return np.stack(
+        [np.bincount(place, line, minlength=len(edges) - 1).astype(np.int64) for line in counts]
+    )

@@ -1,0 +1,189 @@
+// Numbers and positions of the dial in plain words. Pure functions of values.
+"use strict";
+
+(function (root) {
+  const { dial: core } = root.fairdial;
+  const whole = new Intl.NumberFormat("en-GB", { maximumFractionDigits: 0 });
+
+  // ---- numbers ---------------------------------------------------------------------------------
+
+  const number = (value) => whole.format(value);
+
+  const people = (value) => `${number(value)} ${value === 1 ? "person" : "people"}`;
+
+  const percent = (part, all) => (all === 0 ? "–" : `${((100 * part) / all).toFixed(1)}%`);
+
+  // Moves the point of a decimal number's text: no arithmetic, so nothing is lost.
+  function shift(value, places) {
+    const [mantissa, exponent] = String(value).toLowerCase().split("e");
+    const [before, after = ""] = mantissa.split(".");
+    const digits = before + after;
+    const point = before.length + Number(exponent || 0) + places;
+    const padded = point > 0 ? digits.padEnd(point, "0") : "0".repeat(1 - point) + digits;
+    const place = Math.max(point, 1);
+    const text = `${padded.slice(0, place)}.${padded.slice(place)}`;
+    return text.replace(/^0+(?=\d)/, "").replace(/\.?0*$/, "");
+  }
+
+  // A tolerance in percentage points, exactly; with at least as many decimals as the slider has.
+  function points(tolerance, digits) {
+    const text = shift(tolerance, 2);
+    const decimals = (text.split(".")[1] || "").length;
+    return decimals > digits - 2 ? text : Number(text).toFixed(digits - 2);
+  }
+
+  // A gap that was measured, in percentage points, rounded for reading.
+  function gap(value, digits) {
+    const text = (100 * value).toFixed(digits - 2);
+    return value > 0 && Number(text) === 0 ? `under ${(10 ** (2 - digits)).toFixed(digits - 2)}` : text;
+  }
+
+  const unit = (text) => (text === "1" || text === "1.0" ? "percentage point" : "percentage points");
+
+  // ---- sentences -------------------------------------------------------------------------------
+
+  function whoseLabel(dial) {
+    const { criterion, labels } = dial.page;
+    if (criterion.counted === null) return "";
+    const side = criterion.counted === 1 ? "positive" : "negative";
+    return ` whose label is ${labels ? `“${labels[side]}”` : side}`;
+  }
+
+  function members(dial, a) {
+    const group = dial.page.groups[a];
+    return group.people || `people in group ${group.name}`;
+  }
+
+  // "Of 100 women, 12 are selected; of 100 men, 15."
+  function rates(dial, position) {
+    const { nGroups, counted } = dial;
+    const label = dial.page.criterion.counted;
+    const part = (a) => (label === null
+      ? position.selected[a] + (dial.nLabels === 2 ? position.selected[nGroups + a] : 0)
+      : position.selected[label * nGroups + a]);
+    const rate = Array.from({ length: nGroups }, (_, a) => part(a) / counted[a]);
+    const hundred = (a) => number(100 * rate[a]);
+    const are = (text) => (text === "1" ? "is" : "are");
+    if (nGroups === 1) return `Of 100 people, ${hundred(0)} ${are(hundred(0))} selected.`;
+    const order = rate.map((_, a) => a).sort((a, b) => rate[a] - rate[b] || a - b);
+    const [low, high] = nGroups === 2 ? [0, 1] : [order[0], order[nGroups - 1]];
+    const note = (text) => (nGroups > 2 ? ` (${text})` : "");
+    const rest = nGroups - 2;
+    const others = { 0: "", 1: " The other group lies between." }[rest] ?? ` The other ${rest} groups lie between.`;
+    return `Of 100 ${members(dial, low)}${whoseLabel(dial)}${note("the lowest")}, ${hundred(low)} ${are(hundred(low))} selected; `
+      + `of 100 ${members(dial, high)}${note("the highest")}, ${hundred(high)}.${others}`;
+  }
+
+  function keeps(dial, position) {
+    const { digits } = dial.slider;
+    const seen = gap(position.gap, digits);
+    const allowed = points(position.tolerance, digits);
+    if (dial.nGroups === 1) return "All are one group, so there is no gap.";
+    if (!position.feasible) {
+      return `That is a gap of ${seen} ${unit(seen)}, the smallest that the dial reaches: no position keeps within ${allowed}.`;
+    }
+    return `That is a gap of ${seen} ${unit(seen)}, within the ${allowed} allowed.`;
+  }
+
+  function costs(dial, position) {
+    const { digits } = dial.slider;
+    const free = core.free(dial);
+    const same = position.selected.every((value, i) => value === free.selected[i]);
+    const right = (value) => `${(100 * value).toFixed(1)}%`;
+    const seen = gap(free.gap, digits);
+    if (same) {
+      const base = "This is the model without any constraint";
+      return position.accuracy === null ? `${base}.` : `${base}: ${right(position.accuracy)} of its decisions are right.`;
+    }
+    if (position.accuracy === null) return `Without constraint the gap is ${seen} ${unit(seen)}.`;
+    return `${right(position.accuracy)} of all decisions are right; without constraint it is ${right(free.accuracy)}, `
+      + `with a gap of ${seen} ${unit(seen)}.`;
+  }
+
+  const confidence = (level) => `${Number((100 * level).toFixed(4))}%`;
+
+  // What is known about people who were not measured.
+  function promise(dial, position) {
+    const { digits } = dial.slider;
+    const { certified } = dial.page;
+    const level = confidence(certified.level);
+    if (dial.nGroups === 1) return "";
+    if (certified.kind === "none") {
+      return certified.reason === "seen"
+        ? "Nothing can be promised about new people: the model has seen the people it was measured on."
+        : "Nothing can be promised about new people: the settings were chosen by looking at the people measured.";
+    }
+    const later = points(Math.min(1, Math.ceil((position.gap + certified.margin) * 10 ** digits) / 10 ** digits), digits);
+    if (position.promise === null) {
+      return `This holds for the ${number(dial.total)} people measured. For new people the gap will be somewhat smaller or larger; `
+        + `with ${level} confidence it is at most ${later}.`;
+    }
+    if (!position.promise.able) return refusal(dial, position);
+    const bound = points(Math.ceil(position.promise.bound * 10 ** digits - 1e-9) / 10 ** digits, digits);
+    const text = `For new people like these, the gap is at most ${bound} ${unit(bound)}, with ${level} confidence`;
+    if (certified.kind !== "declared") return `${text}.`;
+    return `${text}, if ${points(position.tolerance, digits)} was decided on before looking at these figures. `
+      + `Chosen after looking, at most ${later}.`;
+  }
+
+  function refusal(dial, position) {
+    const { digits } = dial.slider;
+    const { certified } = dial.page;
+    const wish = points(position.tolerance, digits);
+    const needed = position.promise.needed;
+    const more = needed > 0
+      ? `About ${number(needed)} like them would be needed.`
+      : "No number of people would be enough.";
+    const least = certified.smallest === null
+      ? "No gap at all can be promised."
+      : `The smallest that can be promised is ${points(certified.smallest, digits)}.`;
+    return `A gap of at most ${wish} ${unit(wish)} can’t be promised for new people with ${confidence(certified.level)} confidence: `
+      + `${number(dial.total)} people were measured. ${more} ${least} The figures below hold for the people measured only.`;
+  }
+
+  function sentence(dial, position) {
+    return [rates(dial, position), keeps(dial, position), costs(dial, position)].join(" ");
+  }
+
+  // ---- changes ---------------------------------------------------------------------------------
+
+  function flips(dial, changes, from) {
+    const gained = changes.reduce((total, change) => total + change.gained, 0);
+    const lost = changes.reduce((total, change) => total + change.lost, 0);
+    const all = people(dial.total);
+    if (gained + lost === 0) return `Compared with ${from}, no decision changes.`;
+    const net = dial.page.measured
+      ? " Each setting is a model of its own, so single people may also change places: these are net figures."
+      : "";
+    const share = percent(gained + lost, dial.total);
+    return `Compared with ${from}, ${number(gained + lost)} of ${all} (${share}) are decided otherwise: `
+      + `${number(gained)} more are selected, ${number(lost)} no longer are.${net}`;
+  }
+
+  function setting(dial, value) {
+    if (value === null || value === undefined) return "none";
+    const { tolerance, confidence: level } = typeof value === "number" ? { tolerance: value } : value;
+    const text = points(tolerance, dial.slider.digits);
+    return `${text} ${unit(text)}${level ? ` with ${confidence(level)} confidence` : ""}`;
+  }
+
+  // ---- what the server says --------------------------------------------------------------------
+
+  function refused(status, detail) {
+    const nothing = "Nothing was changed.";
+    const texts = {
+      401: `The token is missing or wrong. ${nothing}`,
+      403: `This server, or this token, does not allow the dial to be moved. ${nothing}`,
+      409: `Somebody else has moved the dial meanwhile. ${nothing} Look at the position in use, then apply again if you still want to.`,
+      412: `Somebody else has moved the dial meanwhile. ${nothing} Look at the position in use, then apply again if you still want to.`,
+      422: `The server refused this setting${detail ? `: ${detail}` : "."} ${nothing}`,
+      503: `The server can’t record changes at the moment. ${nothing} Try again in a while.`,
+    };
+    return texts[status] || `The server answered with an error (${status}). Reload the page to see whether the dial was moved.`;
+  }
+
+  root.fairdial.words = {
+    confidence, costs, flips, gap, keeps, number, people, percent, points, promise, rates, refused,
+    sentence, setting, shift, unit,
+  };
+})(globalThis);
