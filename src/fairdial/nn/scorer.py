@@ -109,10 +109,12 @@ class evaluating:  # noqa: N801
         self.net, self.mode = net, net.training
 
     def __enter__(self) -> None:
-        self.net.eval()
+        if self.mode:  # going through all modules takes longer than scoring a row
+            self.net.eval()
 
     def __exit__(self, *_: object) -> None:
-        self.net.train(self.mode)
+        if self.mode:
+            self.net.train()
 
 
 def _batches(

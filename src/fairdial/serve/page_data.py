@@ -313,7 +313,11 @@ def _histogram(states: States) -> dict[str, Any] | None:
             for middle, ladder in zip(middles, states.ladders, strict=True)
         ]
     )  # (K, L, bins)
-    return {"edges": pack_floats(edges), "bins": len(edges) - 1, "counts": pack_ints(counts.ravel())}
+    return {
+        "edges": pack_floats(edges),
+        "bins": len(edges) - 1,
+        "counts": pack_ints(counts.ravel()),
+    }
 
 
 def _middles(ladder: Ladder) -> Floats:

@@ -1,0 +1,413 @@
+"""The web application: FastAPI around :class:`fairdial.serve.service.Service`."""
+
+from __future__ import annotations
+
+import gzip
+import hmac
+import json
+import logging
+import threading
+from collections.abc import Callable
+from typing import Annotated, Any
+
+from fastapi import FastAPI, Query, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.openapi.utils import get_openapi
+from fastapi.responses import Response
+from starlette.concurrency import run_in_threadpool
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
+
+from fairdial._version import __version__
+from fairdial.serve import schema
+from fairdial.serve.audit import AuditError, DialMovedError
+from fairdial.serve.guard import App, Guard, error_body
+from fairdial.serve.observed import ObservedError
+from fairdial.serve.page import page_files, render_index
+from fairdial.serve.records import BadRowError
+from fairdial.serve.service import RefusedError, Service
+
+MOST_BYTES = 2 << 20  # of a request
+LARGE = 1 << 15  # bytes of a request that is answered beside the loop
+MOST_ENTRIES, USUAL_ENTRIES = 1_000, 100
+JSON = "application/json"
+SCHEME = b"bearer "
+
+log = logging.getLogger("fairdial.serve")
+
+WORDS = {
+    304: "Unchanged.",
+    401: "The token is missing or wrong.",
+    403: "This server is read-only.",
+    412: "The dial was moved meanwhile.",
+    413: "The request is too large.",
+    415: "The request is not JSON.",
+    422: "The request can't be answered as it is.",
+    503: "A file of the server can't be read or written.",
+}
+
+
+def create_app(
+    service: Service,
+    *,
+    document: Callable[[], dict[str, Any]],
+    token: str | None = None,
+    hosts: tuple[str, ...] | None = None,
+) -> App:
+    """The application of a server.
+
+    Parameters
+    ----------
+    service : Service
+        What answers.
+    document : callable
+        Gives the page's document; called once, when it is first asked for.
+    token : str, optional
+        Moves the dial; without, the server is read-only.
+    hosts : tuple of str, optional
+        Names under which the server may be asked; None: any.
+    """
+    app = FastAPI(
+        title="fairdial",
+        version=__version__,
+        description="Decisions of a model with a fairness dial.",
+        docs_url=None,  # they load scripts from elsewhere
+        redoc_url=None,
+    )
+    page = _Page(document)
+
+    @app.get("/healthz", responses=_told(schema.Health))
+    async def health(_: Request) -> Response:
+        """Whether the server answers."""
+        return Response(b'{"status":"ok"}', media_type=JSON)
+
+    @app.post(
+        "/v1/predict",
+        responses=_told(schema.PredictAnswer, 413, 415, 422, 503),
+        openapi_extra=_body(_predict_schema(service)),
+    )
+    async def predict(request: Request) -> Response:
+        """Decisions for rows, at where the dial stands or at tolerances of one's own."""
+        body = await _read(request)
+        if len(body) > LARGE:
+            answer = await run_in_threadpool(service.predict, body)
+        else:
+            answer = service.predict(body)
+        return Response(answer, media_type=JSON)
+
+    @app.get("/v1/frontier", responses={**_told(None), 200: _document()})
+    async def frontier(request: Request) -> Response:
+        """What every position of the dial does: the page's document."""
+        whole, packed = await run_in_threadpool(page.read)
+        if "gzip" in request.headers.get("accept-encoding", ""):
+            return Response(
+                packed, media_type=JSON, headers={"content-encoding": "gzip", "vary": WHICH}
+            )
+        return Response(whole, media_type=JSON, headers={"vary": WHICH})
+
+    @app.get("/v1/dial", responses=_told(schema.DialAnswer, 503))
+    async def dial(_: Request) -> Response:
+        """Where the dial stands."""
+        return _dial(service)
+
+    @app.put(
+        "/v1/dial",
+        responses=_told(schema.DialAnswer, 401, 403, 412, 413, 415, 422, 503),
+        openapi_extra={
+            **_body(_dial_schema()),
+            "security": [{"token": []}],
+            "parameters": [
+                {
+                    "name": "If-Match",
+                    "in": "header",
+                    "description": "The version that was seen, in quotes.",
+                    "schema": {"type": "string", "maxLength": 100},
+                }
+            ],
+        },
+    )
+    async def move(request: Request) -> Response:
+        """Move the dial; it is recorded before it takes effect."""
+        _allow(request, service, token)
+        body = await _read(request)
+        entry = await run_in_threadpool(service.move, body, _seen(request))
+        log.info(
+            "dial version %d: tolerance %g, confidence %s",
+            entry.version,
+            entry.tolerance,
+            entry.confidence,
+        )
+        return _dial(service)
+
+    @app.get("/v1/audit", responses=_told(schema.AuditAnswer, 422, 503))
+    async def audit(
+        _: Request,
+        limit: Annotated[int, Query(ge=1, le=MOST_ENTRIES)] = USUAL_ENTRIES,
+        before: Annotated[int | None, Query(ge=1, le=2**53)] = None,
+    ) -> Response:
+        """Moves of the dial, the last one first."""
+        return _json(service.audit(limit, before))
+
+    @app.post(
+        "/v1/observe",
+        responses=_told(schema.ObserveAnswer, 413, 415, 422, 503),
+        openapi_extra=_body(_observe_schema(service)),
+    )
+    async def observe(request: Request) -> Response:
+        """Count unlabelled rows, and tell what was observed so far."""
+        body = await _read(request)
+        return _json(await run_in_threadpool(service.observe, body))
+
+    @app.get("/v1/observe", responses=_told(schema.ObserveAnswer, 503))
+    async def observed(_: Request) -> Response:
+        """What was observed so far."""
+        return _json(await run_in_threadpool(service.observed))
+
+    @app.delete(
+        "/v1/observe",
+        responses=_told(schema.ObserveAnswer, 401, 403, 503),
+        openapi_extra={"security": [{"token": []}]},
+    )
+    async def forget(request: Request) -> Response:
+        """Start counting anew."""
+        _allow(request, service, token)
+        await run_in_threadpool(service.observations.clear)
+        return _json(await run_in_threadpool(service.observed))
+
+    @app.get("/metrics", responses={200: {"content": {"text/plain": {}}}, **_told(None, 503)})
+    async def metrics(_: Request) -> Response:
+        """Figures for Prometheus."""
+        text = await run_in_threadpool(service.metrics.text)
+        return Response(text, media_type="text/plain; version=0.0.4; charset=utf-8")
+
+    @app.get("/", include_in_schema=False)
+    async def index(_: Request) -> Response:
+        return Response(page.index, media_type="text/html; charset=utf-8")
+
+    @app.get("/static/{name:path}", include_in_schema=False)
+    async def static(name: str) -> Response:
+        file = page.files.get(name)
+        if file is None:
+            raise HTTPException(404)
+        return Response(
+            file.content, media_type=file.media_type, headers={"cache-control": "no-cache"}
+        )
+
+    _answer_errors(app)
+    _describe(app)
+    paths = [route.path for route in app.routes if hasattr(route, "path")]
+    return Guard(app, hosts=hosts, paths=paths, count=service.metrics.request)
+
+
+WHICH = "accept-encoding"
+
+
+class _Page:
+    """The page's files, and its document once it was asked for."""
+
+    def __init__(self, document: Callable[[], dict[str, Any]]) -> None:
+        self.index, self.files = render_index().encode(), page_files()
+        self._document, self._lock = document, threading.Lock()
+        self._known: tuple[bytes, bytes] | None = None
+
+    def read(self) -> tuple[bytes, bytes]:
+        """The document, plain and compressed."""
+        with self._lock:
+            if self._known is None:
+                whole = json.dumps(self._document(), allow_nan=False).encode()
+                self._known = whole, gzip.compress(whole, 6)
+            return self._known
+
+
+# ---- requests ----------------------------------------------------------------------------------
+
+
+async def _read(request: Request) -> bytes:
+    """The body of a request, if it is JSON and not too large."""
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if kind != JSON:  # nor can a page of somebody else's send it without being asked
+        raise RefusedError(415, f"the content type must be {JSON}.")
+    size = request.headers.get("content-length", "")
+    if size.isdecimal() and int(size) > MOST_BYTES:
+        raise _too_large()
+    parts, length = [], 0
+    async for part in request.stream():
+        length += len(part)
+        if length > MOST_BYTES:
+            raise _too_large()
+        parts.append(part)
+    return b"".join(parts)
+
+
+def _too_large() -> RefusedError:
+    return RefusedError(413, f"the request must have at most {MOST_BYTES:,} bytes.")
+
+
+def _allow(request: Request, service: Service, token: str | None) -> None:
+    """Only who has the token may go on."""
+    if token is None or service.log is None or not service.log.writable:
+        raise RefusedError(403, "this server is read-only.")
+    given = request.headers.get("authorization", "").encode("latin-1", "replace")
+    secret = given[len(SCHEME) :].strip() if given[: len(SCHEME)].lower() == SCHEME else b""
+    if not hmac.compare_digest(secret, token.encode()):
+        raise RefusedError(401, "the token is missing or wrong.")
+
+
+def _seen(request: Request) -> int | None:
+    """The version that the caller has seen, if told; one that is none can't be the last."""
+    given = request.headers.get("if-match", "*").strip()
+    if given == "*":
+        return None
+    number = given.strip('"')
+    return int(number) if number.isascii() and number.isdecimal() and len(number) < 16 else -1
+
+
+# ---- answers -----------------------------------------------------------------------------------
+
+
+def _json(data: dict[str, Any], **headers: str) -> Response:
+    return Response(json.dumps(data, allow_nan=False), media_type=JSON, headers=headers)
+
+
+def _dial(service: Service) -> Response:
+    data = service.dial()
+    return _json(data, etag=f'"{data["version"]}"')
+
+
+def _answer_errors(app: FastAPI) -> None:
+    """What was raised, as an answer that repeats nothing that was sent."""
+
+    def problem(request: Request, status: int, detail: str, **headers: str) -> Response:
+        body = error_body(detail, request.state.request)
+        return Response(body, status, headers=headers, media_type=JSON)
+
+    async def refused(request: Request, error: Any) -> Response:
+        more = {"www-authenticate": 'Bearer realm="fairdial"'} if error.status == 401 else {}
+        return problem(request, error.status, error.detail, **more)
+
+    async def bad_row(request: Request, error: Any) -> Response:
+        return problem(request, 422, str(error))
+
+    async def moved(request: Request, _: Any) -> Response:
+        return problem(request, 412, "the dial was moved meanwhile: look again, and then decide.")
+
+    async def unavailable(request: Request, error: Any) -> Response:
+        log.error("request %s: %s", request.state.request, error)
+        return problem(
+            request, 503, "a file of the server can't be read or written; nothing was changed."
+        )
+
+    async def invalid(request: Request, error: Any) -> Response:
+        places = [".".join(map(str, e["loc"])) for e in error.errors()]
+        return problem(request, 422, f"{', '.join(places)}: not what it must be.")
+
+    async def other(request: Request, error: Any) -> Response:
+        return problem(request, error.status_code, str(error.detail), **(error.headers or {}))
+
+    async def gone(request: Request, _: Any) -> Response:
+        return problem(request, 400, "the request ended early.")
+
+    for kind, handler in (
+        (RefusedError, refused),
+        (BadRowError, bad_row),
+        (DialMovedError, moved),
+        (AuditError, unavailable),
+        (ObservedError, unavailable),
+        (RequestValidationError, invalid),
+        (HTTPException, other),
+        (ClientDisconnect, gone),
+    ):
+        app.add_exception_handler(kind, handler)
+
+
+# ---- the description ---------------------------------------------------------------------------
+
+
+def _told(answer: Any, *problems: int) -> dict[int | str, dict[str, Any]]:
+    """What can be answered."""
+    found: dict[int | str, dict[str, Any]] = {} if answer is None else {200: {"model": answer}}
+    for status in (*problems, 500):
+        words = WORDS.get(status, "Something went wrong on the server.")
+        found[status] = {"model": schema.Problem, "description": words}
+    return found
+
+
+def _document() -> dict[str, Any]:
+    return {"content": {JSON: {"schema": {"type": "object"}}}, "description": "The document."}
+
+
+def _body(content: dict[str, Any]) -> dict[str, Any]:
+    return {"requestBody": {"required": True, "content": {JSON: {"schema": content}}}}
+
+
+_TOLERANCE = {"type": "number", "minimum": 0, "maximum": 1}
+
+
+def _group_schema(service: Service) -> dict[str, Any]:
+    from fairdial.states_json import plain_name
+
+    names = [plain_name(name) for name in service.decider.frontier.groups]
+    return {"enum": names + ([None] if len(names) == 1 else [])}
+
+
+def _row_schema(service: Service, *, dialled: bool) -> dict[str, Any]:
+    properties = {"features": service.decider.layout.schema(), "group": _group_schema(service)}
+    if dialled:
+        properties["tolerance"] = {"anyOf": [_TOLERANCE, {"type": "null"}]}
+    needed = ["features"] + (["group"] if len(service.decider.groups) > 1 else [])
+    return _object(properties, needed)
+
+
+def _object(properties: dict[str, Any], required: list[str]) -> dict[str, Any]:
+    return {
+        "type": "object",
+        "properties": properties,
+        "required": required,
+        "additionalProperties": False,
+    }
+
+
+def _array(items: dict[str, Any], most: int) -> dict[str, Any]:
+    return {"type": "array", "items": items, "minItems": 1, "maxItems": most}
+
+
+def _predict_schema(service: Service) -> dict[str, Any]:
+    rows = _array(_row_schema(service, dialled=True), schema.MOST_ROWS)
+    tolerance = {"anyOf": [_TOLERANCE, {"type": "null"}]}
+    return _object({"rows": rows, "tolerance": tolerance}, ["rows"])
+
+
+def _observe_schema(service: Service) -> dict[str, Any]:
+    rows = _object(
+        {"rows": _array(_row_schema(service, dialled=False), schema.MOST_ROWS)}, ["rows"]
+    )
+    if not service.decider.swept:
+        return rows
+    limits = {"minimum": -1e308, "maximum": 1e308}
+    scores = _array({"type": "number", **limits}, schema.MOST_SCORES)
+    groups = _array(_group_schema(service), schema.MOST_SCORES)
+    needed = ["scores"] + (["groups"] if len(service.decider.groups) > 1 else [])
+    return {"oneOf": [_object({"scores": scores, "groups": groups}, needed), rows]}
+
+
+def _dial_schema() -> dict[str, Any]:
+    return schema.DialRequest.model_json_schema()
+
+
+def _describe(app: FastAPI) -> None:
+    """The OpenAPI document, with the token."""
+
+    def described() -> dict[str, Any]:
+        if app.openapi_schema is None:
+            found = get_openapi(
+                title=app.title,
+                version=app.version,
+                description=app.description,
+                routes=app.routes,
+            )
+            schemes = {"token": {"type": "http", "scheme": "bearer"}}
+            found.setdefault("components", {})["securitySchemes"] = schemes
+            app.openapi_schema = found
+        return app.openapi_schema
+
+    app.openapi = described  # type: ignore[method-assign]

@@ -1,0 +1,247 @@
+"""A model as the server uses it: records in, margins out, positions of the dial remembered."""
+
+from __future__ import annotations
+
+import copy
+import threading
+import warnings
+from collections import OrderedDict
+from collections.abc import Hashable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.pipeline import Pipeline
+from sklearn.utils.validation import check_is_fitted
+
+from fairdial.encoders import TableEncoder
+from fairdial.errors import FairdialWarning, InvalidInputError
+from fairdial.frontier import Frontier
+from fairdial.methods.base import DialClassifier
+from fairdial.methods.families import FamilyClassifier
+from fairdial.methods.rows import Codes
+from fairdial.methods.thresholds import ThresholdClassifier
+from fairdial.points import Point, Points
+from fairdial.scorers import AveragedScorer, SklearnScorer
+from fairdial.serve.records import (
+    SHOWN,
+    BadRowError,
+    Layout,
+    RecordEncoder,
+    encoder_layout,
+    make_table,
+    table_layout,
+)
+from fairdial.states_json import plain_name
+
+Floats = NDArray[np.float64]
+
+REMEMBERED = 4096  # positions of the dial
+
+
+class Positions:
+    """Where the dial stands for a tolerance: :meth:`fairdial.Frontier.at`, remembered."""
+
+    def __init__(self, frontier: Frontier) -> None:
+        self._frontier = frontier
+        self._lock = threading.Lock()
+        self._known: OrderedDict[tuple[float, float | None], Point] = OrderedDict()
+
+    def at(self, tolerance: float, confidence: float | None) -> Point:
+        """One position; CannotCertifyError: there is none with this confidence."""
+        key = tolerance, confidence
+        with self._lock:
+            point = self._known.get(key)
+            if point is None:
+                with _quiet():
+                    point = self._frontier.at(tolerance, confidence=confidence)
+                self._known[key] = point
+                if len(self._known) > REMEMBERED:
+                    self._known.popitem(last=False)
+            else:
+                self._known.move_to_end(key)
+        return point
+
+    def many(self, tolerances: Floats, confidence: float | None) -> Points:
+        """Positions for different tolerances, whose statements hold together."""
+        with self._lock, _quiet():
+            points: Points = self._frontier.at(tolerances, confidence=confidence, simultaneous=True)
+        return points
+
+
+def _quiet() -> Any:
+    """Without our own warnings: what they say is in the answers."""
+    return warnings.catch_warnings(action="ignore", category=FairdialWarning)
+
+
+class Decider:
+    """A calibrated model that takes rows of JSON.
+
+    Parameters
+    ----------
+    model : estimator
+        Calibrated, of rows in a table.
+
+    Attributes
+    ----------
+    layout : Layout
+        The columns of its rows.
+    groups : tuple of str
+        Names of the groups as text, in the order of their codes.
+    labels : list
+        The negative and the positive label.
+    positions : Positions
+        The dial.
+    """
+
+    def __init__(self, model: DialClassifier) -> None:
+        check_is_fitted(model, "frontier_")
+        self.frontier: Frontier = model.frontier_
+        self.labels: list[Any] = model.classes_.tolist()
+        self.positions = Positions(model.frontier_)
+        names = [plain_name(name) for name in self.frontier.groups]
+        self.groups = tuple(map(str, names))
+        if len(set(self.groups)) < len(names):
+            raise InvalidInputError(
+                "`model` must have groups whose names differ as text to be served, got two alike."
+            )
+        self._codes: dict[Hashable, int] = {name: code for code, name in enumerate(names)}
+        self.layout, self._model, self._records = _for_records(model)
+
+    @property
+    def swept(self) -> bool:
+        """Whether one score and thresholds decide; otherwise a family's margins do."""
+        return isinstance(self._model, ThresholdClassifier)
+
+    def codes(self, groups: Sequence[Any]) -> Codes:
+        """(n,) codes of groups as JSON names them; left out where there is one group only."""
+        if len(self.groups) == 1:
+            groups = [self.frontier.groups[0] if name is None else name for name in groups]
+        try:
+            return np.array([self._codes[name] for name in groups], np.intp)
+        except (KeyError, TypeError):
+            row = next(i for i, name in enumerate(groups) if not self._known(name))
+            names = ", ".join(repr(plain_name(name)) for name in self.frontier.groups[:SHOWN])
+            more = len(self.groups) - SHOWN
+            raise BadRowError(
+                f"row {row}: `group` must be one of the model's groups, {names}"
+                f"{f' and {more} more' if more > 0 else ''}, got another."
+            ) from None
+
+    def _known(self, name: Any) -> bool:
+        return isinstance(name, Hashable) and name in self._codes
+
+    def rows(self, features: Sequence[Any]) -> Any:
+        """Rows of JSON, checked, as what the scorer takes."""
+        records = self.layout.values(features)
+        return records if self._records else make_table(self.layout, records)
+
+    def scores(self, rows: Any, codes: Codes) -> Floats:
+        """(n,) logits on which the thresholds work."""
+        model: Any = self._model
+        try:
+            return np.asarray(model._score(rows, codes), np.float64)
+        except (TypeError, ValueError) as error:
+            if self._records:
+                raise
+            raise _refused() from error
+
+    def margins(self, rows: Any, codes: Codes, points: Points | Point, places: Any) -> Floats:
+        """(n,) margins at one position, or each row's at its place among several."""
+        if self.swept:
+            logits = self.scores(rows, codes)
+            if isinstance(points, Point):
+                limits = points.thresholds[codes]
+            else:
+                limits = points.thresholds[places, codes]
+            with np.errstate(invalid="ignore"):
+                margin = logits - limits
+            return np.where(np.isnan(margin), 0.0, margin)  # inf over inf: not above
+        scorer: Any = self._model.scorer_
+        prepared = scorer.prepare(rows, codes)
+        if isinstance(points, Point):
+            return np.asarray(scorer.margins(prepared, codes, points.setting), np.float64)
+        settings, back = np.unique(points.setting, return_inverse=True)
+        chosen, margin = back[places], np.empty(len(codes))
+        for i, setting in enumerate(settings.tolist()):
+            margin[chosen == i] = scorer.margins(prepared, codes, setting)[chosen == i]
+        return margin
+
+
+def _refused() -> BadRowError:
+    return BadRowError(
+        "`features` must be what the model was trained on, got rows that it can't score; check "
+        "the types of the columns and missing values."
+    )
+
+
+# ---- models that take records ------------------------------------------------------------------
+
+
+def _for_records(model: DialClassifier) -> tuple[Layout, Any, bool]:
+    """The rows' layout, and the model with a scorer that takes records, or tables if it must."""
+    served: Any = copy.copy(model)
+    scorer = served.scorer_
+    if isinstance(scorer, (SklearnScorer, AveragedScorer)):
+        parts: list[Any] = scorer.scorers if isinstance(scorer, AveragedScorer) else [scorer]
+        first = parts[0].estimators[0]
+        if all(_encodes(estimator) for part in parts for estimator in part.estimators):
+            for_records = [_record_scorer(part) for part in parts]
+            averaged = isinstance(scorer, AveragedScorer)
+            served.scorer_ = AveragedScorer(for_records) if averaged else for_records[0]
+            return encoder_layout(first.steps[0][1]), served, True
+        return _table_of(model), served, False
+    if not isinstance(model, (ThresholdClassifier, FamilyClassifier)):
+        raise InvalidInputError(f"`model` must be an estimator, got {type(model).__name__}.")
+    encoder = getattr(served, "encoder_", None)
+    if type(encoder) is TableEncoder:
+        served.scorer_ = copy.copy(scorer)
+        inputs = replace(scorer.encode, encoder=None)  # records become features here
+        encode = RecordEncoder(encoder)
+        served.scorer_.encode = lambda rows: inputs(encode(rows))
+        return encoder_layout(encoder), served, True
+    return _table_of(model), served, False
+
+
+def _table_of(model: Any) -> Layout:
+    count = getattr(model, "n_features_in_", None)
+    if count is None:
+        raise InvalidInputError(
+            "`model` must take rows of a table to be served, got one of pictures or tensors."
+        )
+    names = getattr(model, "feature_names_in_", None)
+    dtypes = getattr(model, "feature_dtypes_", None)
+    return table_layout(None if names is None else names.tolist(), int(count), dtypes)
+
+
+def _encodes(estimator: Any) -> bool:
+    """Whether it is a pipeline that starts with our encoder."""
+    return (
+        type(estimator) is Pipeline
+        and len(estimator.steps) > 1
+        and type(estimator.steps[0][1]) is TableEncoder
+    )
+
+
+def _record_scorer(scorer: SklearnScorer) -> SklearnScorer:
+    estimators = [_RecordPipeline(estimator) for estimator in scorer.estimators]
+    return SklearnScorer(estimators, positive=scorer.positive, method=scorer.method)
+
+
+class _RecordPipeline:
+    """A pipeline whose encoder takes records."""
+
+    def __init__(self, pipeline: Pipeline) -> None:
+        self._encode, rest = RecordEncoder(pipeline.steps[0][1]), pipeline[1:]
+        self._rest = rest.steps[0][1] if len(rest.steps) == 1 else rest
+        self.classes_ = pipeline.classes_
+
+    def predict_proba(self, rows: Any) -> Any:
+        return self._rest.predict_proba(self._encode(rows))
+
+    def decision_function(self, rows: Any) -> Any:
+        return self._rest.decision_function(self._encode(rows))
+
+    def predict(self, rows: Any) -> Any:
+        return self._rest.predict(self._encode(rows))

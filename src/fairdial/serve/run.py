@@ -1,0 +1,370 @@
+"""Start the server: check everything first, then serve, in one process or several."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import ipaddress
+import json
+import os
+import socket
+import tempfile
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from fairdial._validation import check_count, check_fraction, check_one
+from fairdial.errors import CannotCertifyError, InvalidInputError, MissingExtraError
+from fairdial.methods.loading import load
+from fairdial.serve.audit import AuditLog
+
+if TYPE_CHECKING:
+    from fairdial.serve.guard import App
+
+HOST, PORT = "127.0.0.1", 8000
+TOKEN = "FAIRDIAL_TOKEN"
+SETTINGS = "FAIRDIAL_SERVE"  # how processes learn what to serve
+COUNTERS = "PROMETHEUS_MULTIPROC_DIR"
+SHORTEST_TOKEN = 16
+LIBRARIES = ("fastapi", "uvicorn", "prometheus_client", "pydantic")
+CONNECTIONS = 4096  # at once; more are answered with 503
+KEPT = 30  # seconds that an idle connection is kept
+GRACE = 10  # seconds that requests have to end when the server stops
+SERVER = "server"
+LEVEL = 0.95  # of the page's statements about new rows
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What a process of the server needs to know."""
+
+    model: str
+    hash: str
+    key: str | None
+    audit: str | None
+    observed: str
+    read_only: bool
+    tolerance: float
+    confidence: float | None
+    token_env: str
+    hosts: tuple[str, ...] | None
+
+
+def serve(
+    model: str | os.PathLike[str],
+    *,
+    host: str = HOST,
+    port: int = PORT,
+    workers: int = 1,
+    audit: str | os.PathLike[str] | None = None,
+    read_only: bool = False,
+    tolerance: float | None = None,
+    confidence: float | None = None,
+    token_env: str = TOKEN,
+    key: str | os.PathLike[str] | None = None,
+    allow_hosts: tuple[str, ...] = (),
+    announce: Callable[[str], None] | None = None,
+) -> None:
+    """Serve a saved model until the process is stopped.
+
+    Parameters
+    ----------
+    model : path
+        The model's folder.
+    host, port : str, int
+        Where to listen; port 0 takes a free one.
+    workers : int
+        Processes.
+    audit : path, optional
+        The audit log, made where there is none; by default beside the model's folder, with
+        ``.audit.sqlite`` after its name. It decides where the dial stands.
+    read_only : bool
+        The dial can't be moved. The log is read where there is one, and never written.
+    tolerance : float, optional
+        Where the dial stands until it is first moved; the model's own by default.
+    confidence : float, optional
+        Positions of the dial must be certified with at least this confidence.
+    token_env : str
+        Name of the environment variable with the token that moves the dial.
+    key : path, optional
+        File with the key with which the model must be signed.
+    allow_hosts : tuple of str
+        Names besides ``host`` and the local ones under which the server may be asked.
+    announce : callable, optional
+        Told the server's address when it is about to listen.
+
+    Raises
+    ------
+    InvalidInputError, ModelFileError, MissingExtraError
+        Something is not as it must be; nothing was served.
+    """
+    need_libraries()
+    check_count(workers, "workers")
+    with tempfile.TemporaryDirectory(prefix="fairdial-serve-") as scratch:
+        settings = prepare(
+            model,
+            audit=audit,
+            read_only=read_only,
+            tolerance=tolerance,
+            confidence=confidence,
+            token_env=token_env,
+            key=key,
+            hosts=known_hosts(host, allow_hosts),
+            scratch=scratch,
+        )
+        port = find_port(host, port)
+        if announce is not None:
+            announce(f"http://{f'[{host}]' if ':' in host else host}:{port}/")
+        given = {SETTINGS: json.dumps(asdict(settings))}
+        if workers > 1:
+            counters = Path(scratch, "counters")
+            counters.mkdir()
+            given[COUNTERS] = str(counters)
+        _run(host, port, workers, given)
+
+
+def _run(host: str, port: int, workers: int, given: Mapping[str, str]) -> None:
+    import uvicorn
+
+    before = {name: os.environ.get(name) for name in given}
+    os.environ.update(given)
+    try:
+        uvicorn.run(
+            f"{__name__}:app_from_environment",
+            factory=True,
+            host=host,
+            port=port,
+            workers=workers,
+            access_log=False,
+            server_header=False,
+            log_config=_logging(),
+            limit_concurrency=CONNECTIONS,
+            timeout_keep_alive=KEPT,
+            timeout_graceful_shutdown=GRACE,
+            proxy_headers=False,
+        )
+    finally:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
+
+
+def app_from_environment() -> App:
+    """The application of a process that :func:`serve` has started."""
+    data = json.loads(os.environ[SETTINGS])
+    hosts = data.pop("hosts")
+    return make_app(Settings(**data, hosts=None if hosts is None else tuple(hosts)))
+
+
+def need_libraries() -> None:
+    """What the server is made with is installed."""
+    for name in LIBRARIES:
+        try:
+            importlib.import_module(name)
+        except ModuleNotFoundError as error:
+            raise MissingExtraError(
+                f"the server needs {name}: pip install 'fairdial[serve]'."
+            ) from error
+
+
+# ---- before listening --------------------------------------------------------------------------
+
+
+def prepare(
+    model: str | os.PathLike[str],
+    *,
+    audit: str | os.PathLike[str] | None,
+    read_only: bool,
+    tolerance: float | None,
+    confidence: float | None,
+    token_env: str,
+    key: str | os.PathLike[str] | None,
+    hosts: tuple[str, ...] | None,
+    scratch: str | os.PathLike[str],
+) -> Settings:
+    """Check everything, and put the dial where it is to stand; the rest is as in :func:`serve`."""
+    if not read_only:
+        find_token(token_env, os.environ)
+    if confidence is not None:
+        check_fraction(confidence, "confidence")
+    folder = Path(model).absolute()
+    loaded = load(folder, key=key)
+    if not hasattr(loaded, "frontier_"):
+        raise InvalidInputError("`model` must be calibrated to be served, got one that isn't.")
+    start = check_one(loaded.tolerance if tolerance is None else tolerance)
+    place: Path | None = Path(audit) if audit is not None else _beside(folder, ".audit.sqlite")
+    if read_only and audit is None and place is not None and not place.is_file():
+        place = None
+    settings = Settings(
+        model=str(folder),
+        hash=loaded.model_hash_,
+        key=None if key is None else str(Path(key).absolute()),
+        audit=None if place is None else str(place.absolute()),
+        observed=str(Path(scratch, "observed.sqlite") if read_only else f"{place}.observed"),
+        read_only=read_only,
+        tolerance=start,
+        confidence=confidence,
+        token_env=token_env,
+        hosts=hosts,
+    )
+    _settle(settings, loaded.frontier_)
+    return settings
+
+
+def _beside(folder: Path, ending: str) -> Path:
+    return folder.with_name(folder.name + ending)
+
+
+def _settle(settings: Settings, frontier: Any) -> None:
+    """Put the dial where it is to stand, and record it if that is another place or model."""
+    place, last = (settings.tolerance, settings.confidence), None
+    log = None
+    if settings.audit is not None:
+        log = AuditLog(settings.audit, create=not settings.read_only, write=not settings.read_only)
+        last = log.last()
+    try:
+        if last is not None:
+            wishes = [c for c in (last.confidence, settings.confidence) if c is not None]
+            place = last.tolerance, max(wishes, default=None)
+        _certify(frontier, *place, kept=last is not None)
+        if log is None or settings.read_only:
+            return
+        if last is None:
+            reason = "first start"
+        elif last.model != settings.hash:
+            reason = "another model"
+        elif last.confidence != place[1]:
+            reason = f"started with confidence {place[1]:g}"
+        else:
+            return
+        log.append(
+            tolerance=place[0],
+            confidence=place[1],
+            who=SERVER,
+            reason=reason,
+            model=settings.hash,
+            seen=last.version if last is not None else 0,
+        )
+    finally:
+        if log is not None:
+            log.close()
+
+
+def _certify(frontier: Any, tolerance: float, confidence: float | None, *, kept: bool) -> None:
+    if confidence is None:
+        return
+    try:
+        frontier.at(tolerance, confidence=confidence)
+    except CannotCertifyError as error:
+        way = (
+            "Start with an `audit` of its own and another `tolerance`"
+            if kept
+            else "Start with another `tolerance`"
+        )
+        raise InvalidInputError(f"{error} {way}, or without `confidence`.") from error
+
+
+def find_token(name: str, environment: Mapping[str, str]) -> str:
+    """The token that moves the dial."""
+    token = environment.get(name, "")
+    if not token:
+        raise InvalidInputError(
+            f"`token_env`: the environment must have a token in {name}, with which the dial is "
+            "moved, got none. Set one (such as `openssl rand -hex 32` prints), or start with "
+            "read_only (--read-only)."
+        )
+    if len(token) < SHORTEST_TOKEN or not token.isascii() or token != token.strip():
+        raise InvalidInputError(
+            f"`token_env`: the token in {name} must have at least {SHORTEST_TOKEN} characters, "
+            "all ASCII, without spaces around them, got another."
+        )
+    return token
+
+
+def known_hosts(host: str, more: tuple[str, ...]) -> tuple[str, ...] | None:
+    """Names under which the server may be asked; any, where it listens to other machines."""
+    local = host == "localhost"
+    with contextlib.suppress(ValueError):
+        local = local or ipaddress.ip_address(host).is_loopback
+    if not local and not more:
+        return None
+    return ("localhost", "127.0.0.1", "[::1]", f"[{host}]" if ":" in host else host, *more)
+
+
+def find_port(host: str, port: int) -> int:
+    """The port, which must be free; 0 finds one."""
+    if isinstance(port, bool) or not isinstance(port, int) or not 0 <= port < 1 << 16:
+        raise InvalidInputError(f"`port` must be a whole number from 0 to 65535, got {port!r}.")
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.socket(family) as trial:
+        trial.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            trial.bind((host, port))
+        except OSError as error:
+            raise InvalidInputError(
+                f"`host` and `port` must be free to listen on, got {host}:{port} ({error})."
+            ) from error
+        found: int = trial.getsockname()[1]
+        return found
+
+
+# ---- a process ---------------------------------------------------------------------------------
+
+
+def make_app(settings: Settings) -> App:
+    """The application of one process."""
+    from fairdial.serve.app import create_app
+    from fairdial.serve.deciding import Decider
+    from fairdial.serve.observed import Observations
+    from fairdial.serve.page_data import page_data
+    from fairdial.serve.service import Service
+
+    model = load(settings.model, key=settings.key)
+    if model.model_hash_ != settings.hash:
+        raise InvalidInputError(
+            "`model` must stay the same while it is served, got a folder that was replaced; start "
+            "the server anew."
+        )
+    decider = Decider(model)
+    log = None
+    if settings.audit is not None:
+        log = AuditLog(settings.audit, write=not settings.read_only)
+    service = Service(
+        decider,
+        model=settings.hash,
+        log=log,
+        observations=Observations(
+            settings.observed, model=settings.hash, n_groups=len(decider.groups)
+        ),
+        tolerance=settings.tolerance,
+        confidence=settings.confidence,
+    )
+    name = Path(settings.model).name
+    token = None if settings.read_only else find_token(settings.token_env, os.environ)
+    level = LEVEL if settings.confidence is None else settings.confidence
+    return create_app(
+        service,
+        document=lambda: page_data(
+            model, name=name, tolerance=settings.tolerance, confidence=level
+        ),
+        token=token,
+        hosts=settings.hosts,
+    )
+
+
+def _logging() -> dict[str, Any]:
+    """Lines on stderr; requests are counted, not logged."""
+    lines = {"handlers": ["stderr"], "level": "INFO", "propagate": False}
+    return {
+        "version": 1,
+        "disable_existing_loggers": False,
+        "formatters": {"line": {"format": "%(asctime)s %(levelname)s %(name)s: %(message)s"}},
+        "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "line"}},
+        "loggers": {
+            "fairdial.serve": lines,
+            "uvicorn": {**lines, "level": "WARNING"},
+        },
+    }

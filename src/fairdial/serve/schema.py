@@ -1,0 +1,223 @@
+"""What the server is asked, and what it answers."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+
+MOST_ROWS = 1_000
+MOST_SCORES = 10_000
+LONGEST_REASON, LONGEST_NAME = 500, 100
+
+Number = Annotated[float, Field(strict=True, allow_inf_nan=False)]
+Tolerance = Annotated[float, Field(strict=True, ge=0.0, le=1.0)]
+Confidence = Annotated[float, Field(strict=True, gt=0.0, lt=1.0)]
+Extended = float | Literal["Infinity", "-Infinity"]
+"""A number, or one of two words, as JSON has no infinite numbers."""
+Label = str | int | float | bool
+
+
+def _text(longest: int) -> Any:
+    return StringConstraints(
+        strict=True, strip_whitespace=True, min_length=1, max_length=longest, pattern=r"\S"
+    )
+
+
+class Asked(BaseModel):
+    """What is asked has no other fields than those named."""
+
+    model_config = ConfigDict(extra="forbid")
+
+
+# ---- asked -------------------------------------------------------------------------------------
+
+
+class Row(Asked):
+    """One row to decide on."""
+
+    features: Any
+    group: Any = None
+    tolerance: Tolerance | None = None
+
+
+class PredictRequest(Asked):
+    """Rows to decide on."""
+
+    rows: Annotated[list[Row], Field(min_length=1, max_length=MOST_ROWS)]
+    tolerance: Tolerance | None = None
+
+
+class DialRequest(Asked):
+    """A move of the dial."""
+
+    tolerance: Tolerance
+    confidence: Confidence | None = None
+    reason: Annotated[str, _text(LONGEST_REASON)]
+    by: Annotated[str, _text(LONGEST_NAME)] | None = None
+
+
+class ObservedRow(Asked):
+    """One row that was decided on."""
+
+    features: Any
+    group: Any = None
+
+
+class ObserveRequest(Asked):
+    """Unlabelled rows of the day: their scores and groups, or the rows themselves."""
+
+    scores: Annotated[list[Number], Field(min_length=1, max_length=MOST_SCORES)] | None = None
+    groups: Annotated[list[Any], Field(max_length=MOST_SCORES)] | None = None
+    rows: Annotated[list[ObservedRow], Field(min_length=1, max_length=MOST_ROWS)] | None = None
+
+
+# ---- answered ----------------------------------------------------------------------------------
+
+
+class Problem(BaseModel):
+    """What went wrong; nothing that was sent is repeated."""
+
+    detail: str
+    request: str = Field(description="Id of the request, also in the header X-Request-Id.")
+
+
+class Health(BaseModel):
+    """The server answers."""
+
+    status: Literal["ok"]
+
+
+class Decision(BaseModel):
+    """One row's decision."""
+
+    decision: Label = Field(description="The label.")
+    margin: Extended = Field(description="How far above the border of the positive label.")
+    tolerance: float = Field(description="The tolerance at which it was decided.")
+
+
+class Position(BaseModel):
+    """Where the dial stands for a tolerance."""
+
+    tolerance: float
+    setting: Extended
+    gap: float = Field(description="Of the calibration rows.")
+    feasible: bool = Field(description="Whether that gap is within the tolerance.")
+    certified_gap: float | None = Field(
+        description="What the gap of new rows stays within, with the confidence."
+    )
+    thresholds: dict[str, Extended] | None = Field(
+        description="Logit threshold by group; null where a family of models decides."
+    )
+
+
+class PredictAnswer(BaseModel):
+    """Decisions, and everything that they follow from."""
+
+    rows: list[Decision]
+    positions: list[Position] = Field(description="One for each tolerance that occurs.")
+    confidence: float | None
+    version: int = Field(description="Of the dial.")
+    model: str = Field(description="Hash of the model.")
+
+
+class DialAnswer(Position):
+    """Where the dial stands."""
+
+    confidence: float | None
+    version: int
+    writable: bool
+    reason: str
+    who: str
+    time: str | None
+    selected: list[list[int]] = Field(
+        description="Calibration rows that are selected, by label and group."
+    )
+    least_confidence: float | None = Field(description="What the server asks of every move.")
+    model: str
+
+
+class DialPlace(BaseModel):
+    """A place of the dial."""
+
+    tolerance: float
+    confidence: float | None
+
+
+class AuditEntry(BaseModel):
+    """A move of the dial."""
+
+    version: int
+    time: str
+    who: str
+    old: DialPlace | None
+    new: DialPlace
+    reason: str
+    model: str
+
+
+class AuditAnswer(BaseModel):
+    """Moves of the dial, the last one first."""
+
+    entries: list[AuditEntry]
+
+
+class LookAnswer(BaseModel):
+    """A look at a group's scores."""
+
+    distance: float = Field(description="Largest distance of the two distributions of scores.")
+    bound: float = Field(description="What chance allows.")
+
+
+class ObservedGroup(BaseModel):
+    """What was observed of a group."""
+
+    group: str
+    rows: int
+    rows_at_dial: int = Field(description="Since the dial was moved where it stands.")
+    selected: int = Field(description="Of those.")
+    rate: float | None
+    low: float
+    high: float
+    look: LookAnswer | None
+    drift: bool
+
+
+class ObservedGap(BaseModel):
+    """The gap of selection rates, with an interval."""
+
+    gap: float
+    low: float
+    high: float
+    confidence: float
+
+
+class Drift(BaseModel):
+    """Whether the scores have changed since calibration."""
+
+    warning: bool
+    false_alarms: float = Field(description="Chance of a warning ever, if nothing has changed.")
+
+
+class Proposal(BaseModel):
+    """Thresholds for the same tolerance, from the observed scores."""
+
+    tolerance: float
+    gap: float
+    feasible: bool
+    thresholds: dict[str, Extended]
+
+
+class ObserveAnswer(BaseModel):
+    """What was observed since counting began."""
+
+    since: str
+    groups: list[ObservedGroup]
+    gap: ObservedGap | None
+    drift: Drift | None
+    proposal: Proposal | None
+    notes: list[str] = Field(description="Why something is missing.")
+    tolerance: float
+    confidence: float | None
+    version: int
+    model: str

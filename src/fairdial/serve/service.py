@@ -1,0 +1,473 @@
+"""What the server does, apart from HTTP: requests in as bytes, answers out as bytes or plain data.
+
+Every answer says where the dial stood: its tolerance, confidence and version, and the model's hash.
+The dial is read from the audit log for every request, so that no process answers with an old one.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import BaseModel, ValidationError
+
+from fairdial.errors import CannotCertifyError
+from fairdial.points import Point, Points
+from fairdial.serve import drift
+from fairdial.serve.audit import AuditError, AuditLog, Entry
+from fairdial.serve.deciding import Decider
+from fairdial.serve.metrics import Gauge, Metrics
+from fairdial.serve.observed import Observations, Observed
+from fairdial.serve.records import BadRowError
+from fairdial.serve.schema import DialRequest, ObserveRequest, PredictRequest
+
+Asked = TypeVar("Asked", bound=BaseModel)
+
+FEWEST = 30  # observed rows of each group before thresholds are proposed
+SOMEBODY = "unnamed"
+SHOWN = 5  # problems of a request
+
+
+class RefusedError(Exception):
+    """A request that can't be answered as it is; the message may be told."""
+
+    def __init__(self, status: int, detail: str) -> None:
+        super().__init__(detail)
+        self.status, self.detail = status, detail
+
+
+@dataclass(frozen=True)
+class Standing:
+    """Where the dial stands now.
+
+    Attributes
+    ----------
+    tolerance, confidence : float, float or None
+        The wish, and the confidence with which it is kept.
+    entry : Entry or None
+        The move that put it there; None: the model's own tolerance, and no log.
+    """
+
+    tolerance: float
+    confidence: float | None
+    entry: Entry | None
+
+    @property
+    def version(self) -> int:
+        """Counts the moves; 0: there was none."""
+        return 0 if self.entry is None else self.entry.version
+
+
+class Service:
+    """One model, its dial, and what was observed.
+
+    Parameters
+    ----------
+    decider : Decider
+        The model.
+    model : str
+        Its hash.
+    log : AuditLog or None
+        Where the dial stands; None: at ``tolerance``.
+    observations : Observations
+        Counts of unlabelled rows.
+    tolerance : float
+        Where the dial stands without a log.
+    confidence : float, optional
+        The least confidence of every position.
+    """
+
+    def __init__(
+        self,
+        decider: Decider,
+        *,
+        model: str,
+        log: AuditLog | None,
+        observations: Observations,
+        tolerance: float,
+        confidence: float | None = None,
+    ) -> None:
+        self.decider, self.model, self.log = decider, model, log
+        self.observations = observations
+        self._tolerance, self.least_confidence = tolerance, confidence
+        self.metrics = Metrics(self._gauges)
+        self._labels = [json.dumps(label) for label in decider.labels]
+        self._label_names = [str(label) for label in decider.labels]
+        self._calibration = drift.calibration_bins(decider.frontier)
+        self._told: dict[tuple[float, float | None], str] = {}
+
+    # ---- the dial ------------------------------------------------------------------------------
+
+    def standing(self) -> Standing:
+        """Where the dial stands now."""
+        if self.log is None:
+            return Standing(self._tolerance, self.least_confidence, None)
+        entry = self.log.last()
+        if entry is None:
+            raise AuditError("the audit log is empty")
+        return Standing(entry.tolerance, self._stricter(entry.confidence), entry)
+
+    def _stricter(self, confidence: float | None) -> float | None:
+        wishes = [c for c in (confidence, self.least_confidence) if c is not None]
+        return max(wishes) if wishes else None
+
+    def dial(self) -> dict[str, Any]:
+        """Where the dial stands, with its figures."""
+        standing = self.standing()
+        entry, point = standing.entry, self._point(standing)
+        return {
+            **_position(point, self.decider.swept),
+            "confidence": standing.confidence,
+            "version": standing.version,
+            "writable": self.log is not None and self.log.writable,
+            "reason": "the model's own tolerance" if entry is None else entry.reason,
+            "who": "server" if entry is None else entry.who,
+            "time": None if entry is None else entry.time,
+            "selected": point.selected.tolist(),
+            "least_confidence": self.least_confidence,
+            "model": self.model,
+        }
+
+    def _point(self, standing: Standing) -> Point:
+        try:
+            return self.decider.positions.at(standing.tolerance, standing.confidence)
+        except CannotCertifyError as error:  # the log was written for another model
+            raise AuditError("the dial stands where this model can promise nothing") from error
+
+    def move(self, body: bytes, seen: int | None) -> Entry:
+        """Move the dial; when this returns, the move is recorded and in effect."""
+        wish = parse(DialRequest, body)
+        confidence = wish.confidence
+        if "confidence" not in wish.model_fields_set:
+            confidence = self.least_confidence
+        least = self.least_confidence
+        if least is not None and (confidence is None or confidence < least):
+            raise RefusedError(
+                422,
+                f"`confidence` must be at least {least:g}, as this server was started, or left "
+                "out.",
+            )
+        try:
+            self.decider.positions.at(wish.tolerance, confidence)
+        except CannotCertifyError as error:
+            raise RefusedError(422, str(error)) from error
+        if self.log is None:
+            raise AuditError("there is no audit log")
+        return self.log.append(
+            tolerance=wish.tolerance,
+            confidence=confidence,
+            who=wish.by or SOMEBODY,
+            reason=wish.reason,
+            model=self.model,
+            seen=seen,
+        )
+
+    def audit(self, limit: int, before: int | None) -> dict[str, Any]:
+        """Moves of the dial, the last one first."""
+        found = [] if self.log is None else self.log.entries(limit, before)
+        return {"entries": [entry.to_dict() for entry in found]}
+
+    # ---- decisions -----------------------------------------------------------------------------
+
+    def predict(self, body: bytes) -> bytes:
+        """Decisions for rows."""
+        standing = self.standing()
+        asked = parse(PredictRequest, body)
+        codes = self.decider.codes([row.group for row in asked.rows])
+        rows = self.decider.rows([row.features for row in asked.rows])
+        usual = standing.tolerance if asked.tolerance is None else asked.tolerance
+        own = any(row.tolerance is not None for row in asked.rows)
+        if own:
+            wishes = [usual if row.tolerance is None else row.tolerance for row in asked.rows]
+            told, margins = self._each(rows, codes, wishes, standing)
+        else:
+            wishes = [usual] * len(codes)
+            told, margins = self._all(rows, codes, usual, asked.tolerance is None, standing)
+        self._count(codes, margins > 0)
+        labels = self._labels
+        lines = ",".join(
+            f'{{"decision":{labels[margin > 0]},"margin":{_number(margin)},"tolerance":{wish!r}}}'
+            for margin, wish in zip(margins.tolist(), wishes, strict=True)
+        )
+        return (
+            f'{{"rows":[{lines}],"positions":[{told}],'
+            f'"confidence":{json.dumps(standing.confidence)},"version":{standing.version},'
+            f'"model":"{self.model}"}}'
+        ).encode()
+
+    def _all(
+        self, rows: Any, codes: NDArray[Any], wish: float, own: bool, standing: Standing
+    ) -> tuple[str, NDArray[np.float64]]:
+        """All rows at one tolerance: the position as JSON, and the margins."""
+        if own:
+            point = self._point(standing)
+        else:
+            point = self._certified(lambda: self.decider.positions.at(wish, standing.confidence))
+        key = wish, standing.confidence
+        told = self._told.get(key)
+        if told is None:
+            told = json.dumps(_position(point, self.decider.swept))
+            if own:  # the dial's own position is told most often
+                self._told = {key: told}
+        return told, self.decider.margins(rows, codes, point, None)
+
+    def _each(
+        self, rows: Any, codes: NDArray[Any], wishes: Sequence[float], standing: Standing
+    ) -> tuple[str, NDArray[np.float64]]:
+        """Each row at its own tolerance."""
+        distinct, places = np.unique(np.array(wishes, np.float64), return_inverse=True)
+        points: Points = self._certified(
+            lambda: self.decider.positions.many(distinct, standing.confidence)
+        )
+        told = ",".join(json.dumps(_position(point, self.decider.swept)) for point in points)
+        return told, self.decider.margins(rows, codes, points, places)
+
+    @staticmethod
+    def _certified(find: Any) -> Any:
+        try:
+            return find()
+        except CannotCertifyError as error:
+            raise RefusedError(422, str(error)) from error
+
+    def _count(self, codes: NDArray[Any], selected: NDArray[np.bool_]) -> None:
+        groups, labels = self.decider.groups, self._label_names
+        if len(codes) == 1:
+            self.metrics.decisions(groups[codes[0]], labels[int(selected[0])], 1)
+            return
+        counts = np.bincount(codes * 2 + selected, minlength=2 * len(groups)).tolist()
+        for cell, count in enumerate(counts):
+            if count:
+                self.metrics.decisions(groups[cell // 2], labels[cell % 2], count)
+
+    # ---- observations --------------------------------------------------------------------------
+
+    def observe(self, body: bytes) -> dict[str, Any]:
+        """Count unlabelled rows, and tell what was observed so far."""
+        asked, standing = parse(ObserveRequest, body), self.standing()
+        if (asked.scores is None) == (asked.rows is None):
+            raise RefusedError(422, "either `scores` (with `groups`) or `rows` must be given.")
+        n_groups, bins = len(self.decider.groups), None
+        point = self._point(standing)
+        if asked.scores is not None:
+            if not self.decider.swept:
+                raise RefusedError(
+                    422, "`scores` must be left out for a family of models; give `rows`."
+                )
+            groups = [None] * len(asked.scores) if asked.groups is None else asked.groups
+            if len(groups) != len(asked.scores):
+                raise RefusedError(422, "`scores` and `groups` must describe the same rows.")
+            codes = self.decider.codes(groups)
+            scores = np.array(asked.scores, np.float64)
+            chosen = scores > point.thresholds[codes]
+        else:
+            assert asked.rows is not None
+            if asked.groups is not None:
+                raise RefusedError(422, "`groups` must be left out: `rows` have each their group.")
+            codes = self.decider.codes([row.group for row in asked.rows])
+            rows = self.decider.rows([row.features for row in asked.rows])
+            if self.decider.swept:
+                scores = self.decider.scores(rows, codes)
+                chosen = scores > point.thresholds[codes]
+            else:
+                scores = None
+                chosen = self.decider.margins(rows, codes, point, None) > 0
+        if scores is not None:
+            bins = drift.bin_scores(scores, codes, n_groups)
+        self.observations.add(
+            np.bincount(codes, minlength=n_groups),
+            np.bincount(codes[chosen], minlength=n_groups),
+            standing.version,
+            bins,
+            None if self._calibration is None else self._look,
+        )
+        return self.observed()
+
+    def _look(self, place: int, bins: drift.Counts) -> drift.Look:
+        assert self._calibration is not None
+        return drift.look(bins, self._calibration[place], len(self.decider.groups))
+
+    def observed(self) -> dict[str, Any]:
+        """What was observed so far, at where the dial stands now."""
+        standing = self.standing()
+        found = self.observations.read(standing.version)
+        low, high = drift.rate_intervals(found.selected, found.current, drift.LEVEL)
+        notes: list[str] = []
+        return {
+            "since": found.since,
+            "groups": [
+                {
+                    "group": name,
+                    "rows": int(found.rows[a]),
+                    "rows_at_dial": int(found.current[a]),
+                    "selected": int(found.selected[a]),
+                    "rate": _share(found.selected[a], found.current[a]),
+                    "low": float(low[a]),
+                    "high": float(high[a]),
+                    "look": _look(found.looks[a]),
+                    "drift": bool(found.drift[a]),
+                }
+                for a, name in enumerate(self.decider.groups)
+            ],
+            "gap": self._gap(found, notes),
+            "drift": self._drift(found, notes),
+            "proposal": self._proposal(found, standing, notes),
+            "notes": notes,
+            "tolerance": standing.tolerance,
+            "confidence": standing.confidence,
+            "version": standing.version,
+            "model": self.model,
+        }
+
+    @property
+    def _selection(self) -> bool:
+        """Whether the criterion compares selection rates, which need no labels."""
+        return self.decider.frontier.criterion.rates[0].counted is None
+
+    def _gap(self, found: Observed, notes: list[str]) -> dict[str, float] | None:
+        if not self._selection:
+            name = self.decider.frontier.criterion.name
+            notes.append(f"the gap of {name} can't be told without labels")
+            return None
+        if not found.current.all():
+            notes.append("the gap needs rows of every group since the dial was moved")
+            return None
+        rates = found.selected / found.current
+        low, high = drift.gap_interval(
+            *drift.rate_intervals(found.selected, found.current, drift.LEVEL)
+        )
+        gap = float(rates.max() - rates.min())
+        return {"gap": gap, "low": low, "high": high, "confidence": drift.LEVEL}
+
+    def _drift(self, found: Observed, notes: list[str]) -> dict[str, Any] | None:
+        if self._calibration is None:
+            notes.append(
+                "drift can't be told: the scores of the calibration rows are not kept, or were "
+                "cross-fitted"
+                if self.decider.swept
+                else "drift can't be told for a family of models, which has no single score"
+            )
+            return None
+        return {"warning": bool(found.drift.any()), "false_alarms": drift.FALSE_ALARMS}
+
+    def _proposal(
+        self, found: Observed, standing: Standing, notes: list[str]
+    ) -> dict[str, Any] | None:
+        if not self.decider.swept:
+            notes.append("a family of models has no thresholds to propose")
+            return None
+        if not self._selection:
+            notes.append("thresholds can't be proposed without labels")
+            return None
+        if found.rows.min() < FEWEST:
+            notes.append(f"thresholds are proposed from {FEWEST} rows of every group on")
+            return None
+        frontier = drift.redial(
+            self.observations.bins(), self.decider.frontier.criterion, self.decider.groups
+        )
+        states, feasible = frontier.states.first_within(np.array([standing.tolerance]))
+        thresholds = frontier.states.read(states)[0][0]
+        return {
+            "tolerance": standing.tolerance,
+            "gap": float(frontier.gap[states[0]]),
+            "feasible": bool(feasible[0]),
+            "thresholds": dict(
+                zip(self.decider.groups, map(_extended, thresholds.tolist()), strict=True)
+            ),
+        }
+
+    # ---- figures -------------------------------------------------------------------------------
+
+    def _gauges(self) -> Iterator[Gauge]:
+        standing = self.standing()
+        found = self.observations.read(standing.version)
+        by_group = dict(zip(self.decider.groups, found.rows.tolist(), strict=True))
+        yield Gauge("fairdial_dial_tolerance", "Where the dial stands.", {"": standing.tolerance})
+        yield Gauge("fairdial_dial_version", "Moves of the dial.", {"": standing.version})
+        yield Gauge("fairdial_observed_rows", "Observed rows.", by_group, grouped=True)
+        gap = self._gap(found, [])
+        if gap is not None:
+            yield Gauge("fairdial_observed_gap", "Gap of observed rates.", {"": gap["gap"]})
+            yield Gauge("fairdial_observed_gap_low", "Its lowest value.", {"": gap["low"]})
+            yield Gauge("fairdial_observed_gap_high", "Its highest value.", {"": gap["high"]})
+        if self._calibration is not None:
+            yield Gauge(
+                "fairdial_drift_warning",
+                "Whether scores have changed since calibration.",
+                {"": float(found.drift.any())},
+            )
+
+
+# ---- JSON --------------------------------------------------------------------------------------
+
+
+def parse(kind: type[Asked], body: bytes) -> Asked:
+    """A request's body; what is wrong with it is told without repeating any of it."""
+    try:
+        return kind.model_validate_json(body)
+    except ValidationError as error:
+        found = error.errors(include_url=False, include_context=False, include_input=False)
+        known = _words(kind)
+        told = [f"{_where(problem['loc'], known)}: {problem['msg']}" for problem in found[:SHOWN]]
+        more = f" (and {len(found) - SHOWN} more)" if len(found) > SHOWN else ""
+        raise RefusedError(422, "; ".join(told) + more) from None
+
+
+def _where(place: Sequence[int | str], known: set[str]) -> str:
+    """Where a problem is; names that were sent are not repeated."""
+    parts = [str(p) if isinstance(p, int) or p in known else "?" for p in place]
+    return ".".join(parts) or "body"
+
+
+def _words(kind: type[BaseModel]) -> set[str]:
+    return {name for model in (kind, *_inner(kind)) for name in model.model_fields}
+
+
+def _inner(kind: type[BaseModel]) -> Iterator[type[BaseModel]]:
+    for field in kind.model_fields.values():
+        for part in _parts(field.annotation):
+            if isinstance(part, type) and issubclass(part, BaseModel):
+                yield part
+                yield from _inner(part)
+
+
+def _parts(annotation: Any) -> Iterator[Any]:
+    yield annotation
+    for argument in getattr(annotation, "__args__", ()):
+        yield from _parts(argument)
+
+
+def _position(point: Point, swept: bool) -> dict[str, Any]:
+    names = map(str, point.groups)
+    thresholds = map(_extended, point.thresholds.tolist())
+    return {
+        "tolerance": point.tolerance,
+        "setting": _extended(point.setting),
+        "gap": point.gap,
+        "feasible": point.feasible,
+        "certified_gap": point.certified_gap,
+        "thresholds": dict(zip(names, thresholds, strict=True)) if swept else None,
+    }
+
+
+def _extended(value: float) -> float | str:
+    return value if math.isfinite(value) else ("Infinity" if value > 0 else "-Infinity")
+
+
+def _number(value: float) -> str:
+    return repr(value) if math.isfinite(value) else f'"{_extended(value)}"'
+
+
+def _share(part: Any, whole: Any) -> float | None:
+    return float(part / whole) if whole else None
+
+
+def _look(look: drift.Look | None) -> dict[str, float] | None:
+    return None if look is None else {"distance": look.distance, "bound": look.bound}
+
+
+__all__ = ["BadRowError", "RefusedError", "Service", "Standing", "parse"]
