@@ -9,6 +9,7 @@
     ├── CannotCertifyError              (ValueError)   no such promise can be made from these rows
     ├── DivergedError                   (ArithmeticError)  training stopped being finite
     ├── CheckpointError                 (ValueError)   a checkpoint can't be gone on from
+    ├── DistributedError                (RuntimeError) the processes of a training lost each other
     └── MissingExtraError               (ImportError)  an optional dependency is not installed
 
     FairdialWarning                     (UserWarning)
@@ -70,6 +71,10 @@ class DivergedError(FairdialError, ArithmeticError):
 
 class CheckpointError(FairdialError, ValueError):
     """A checkpoint can't be read, or belongs to another run."""
+
+
+class DistributedError(FairdialError, RuntimeError):
+    """Processes that train together lost each other: one has ended, failed or is stuck."""
 
 
 class MissingExtraError(FairdialError, ImportError):

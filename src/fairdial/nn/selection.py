@@ -32,7 +32,7 @@ def score_weighted(
     weights : (R, 2) array
         Of prediction loss and gap, for every run of the training.
     """
-    logits = score_runs(net, held.rows, held.codes)
+    logits = score_runs(net, held.rows, held.codes, world=held.world)
     figures = tradeoff_figures(logits, held, objective)
     mine = weights[net.kept]
     figures["score"] = -(mine[:, 0] * figures["held_loss"] + mine[:, 1] * figures["held_disparity"])
@@ -50,7 +50,7 @@ def score_conditions(
 ) -> dict[str, Any]:
     """Minus the mean over some weights of prediction loss + weight * gap, each at its condition."""
     logits = np.concatenate(
-        [score_runs(net, held.rows, held.codes, condition=c) for c in conditions]
+        [score_runs(net, held.rows, held.codes, condition=c, world=held.world) for c in conditions]
     )
     figures = tradeoff_figures(logits, held, objective)
     total = figures["held_loss"] + np.asarray(weights) * figures["held_disparity"]
