@@ -20,6 +20,7 @@ EXPORTED = {
         "CannotCertifyError",
         "CheckpointError",
         "Criterion",
+        "DistributedError",
         "DivergedError",
         "FairBayes",
         "FairBiNN",

@@ -10,6 +10,7 @@
     ├── DivergedError                   (ArithmeticError)  training stopped being finite
     ├── CheckpointError                 (ValueError)   a checkpoint can't be gone on from
     ├── ModelFileError                  (ValueError)   a saved model can't be read
+    ├── DistributedError                (RuntimeError) the processes of a training lost each other
     └── MissingExtraError               (ImportError)  an optional dependency is not installed
 
     FairdialWarning                     (UserWarning)
@@ -75,6 +76,10 @@ class CheckpointError(FairdialError, ValueError):
 
 class ModelFileError(FairdialError, ValueError):
     """A saved model can't be read: a file is missing, altered or not what it must be."""
+
+
+class DistributedError(FairdialError, RuntimeError):
+    """Processes that train together lost each other: one has ended, failed or is stuck."""
 
 
 class MissingExtraError(FairdialError, ImportError):

@@ -216,7 +216,7 @@ class Quadratic(nn.Module):
         self.head = nn.ParameterList([nn.Parameter(torch.zeros(2, dtype=torch.float64))])
 
 
-def quadratic_directions(net: Any, _x: Any, _y: Any, w: list[Tensor], _: Any) -> Directions:
+def quadratic_directions(net: Any, _x: Any, _y: Any, w: list[Tensor], *_: Any) -> Directions:
     outer, inner = net.trunk[0].detach(), net.head[0].detach()
     net.trunk[0].grad = 0.1 * outer + B.T @ w[0]  # grad_1 f - (grad_12 g) w, grad_12 g = -B'
     d_h = H @ inner - (B @ outer + SHIFT)

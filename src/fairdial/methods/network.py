@@ -197,16 +197,21 @@ def prepare_fit(model: DialClassifier, network: Network, rows: FitRows) -> tuple
     """Rows of a fit as a network's inputs, with validation rows held out; and the seed."""
     if issparse(rows.X):
         raise InvalidInputError("`X` must be dense: sparse input is not supported by networks.")
+    fitting = torch_module("fitting")
     again = _goes_on(model)
     if network.checkpoint is not None:
         need("safetensors")
-    for wish, asked in (("checkpoint", network.checkpoint is not None), ("warm_start", again)):
+    several = torch_module("distributed").processes().size > 1
+    for wish, asked, where in (
+        ("`checkpoint`", network.checkpoint is not None, "held out again"),
+        ("`warm_start`", again, "held out again"),
+        ("a process group", several, "held out in every process"),
+    ):
         if asked and not isinstance(model.random_state, Integral):
             raise InvalidInputError(
-                f"`random_state` must be a whole number with `{wish}`, so that the same rows are "
-                f"held out again, got {model.random_state!r}."
+                f"`random_state` must be a whole number with {wish}, so that the same rows are "
+                f"{where}, got {model.random_state!r}."
             )
-    fitting = torch_module("fitting")
     rng = check_random_state(model.random_state)
     seed = int(rng.randint(2**31 - 1))
     network.check()

@@ -135,6 +135,11 @@ def fit_runs(
         return fitted
 
     if n_jobs > 1:
+        if torch_module("distributed").processes().size > 1:
+            raise InvalidInputError(
+                f"`n_jobs` must be 1 with a process group, whose processes share the work, got "
+                f"{n_jobs}."
+            )
         if network.callbacks:
             raise InvalidInputError("`n_jobs` must be 1 with `callbacks`, got more.")
         fitted = Parallel(n_jobs=n_jobs, backend="loky")(delayed(fit_part)(part) for part in parts)

@@ -6,7 +6,7 @@ import contextlib
 import hashlib
 import json
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -23,11 +23,13 @@ from fairdial.encoders import TableEncoder
 from fairdial.errors import InvalidInputError
 from fairdial.frontier import Frontier
 from fairdial.metrics import hypervolume
+from fairdial.nn.distributed import joined
 from fairdial.nn.nets import DialNet, Film, Head, MLPTrunk, ModuleStack
 from fairdial.nn.rows import DatasetRows, PairedBatches, PictureRows, Rows, TensorRows
 from fairdial.nn.scorer import score_rows
 from fairdial.nn.steps import Step
 from fairdial.nn.training import Progress, train
+from fairdial.nn.world import ALONE, World
 from fairdial.progress import Bar
 from fairdial.sweeping import sweep_codes
 
@@ -116,6 +118,7 @@ class Held:
     positive: NDArray[np.bool_]
     n_groups: int
     criterion: Criterion
+    world: World = ALONE
 
 
 @dataclass
@@ -268,7 +271,7 @@ def _width(module: nn.Module, sample: Tensor) -> int:
 
 def score_dial(net: DialNet, held: Held, by: str = "dial") -> dict[str, float]:
     """Score of a net's dial on validation rows."""
-    return dial_figures(score_rows(net, held.rows, held.codes), held, by)
+    return dial_figures(score_rows(net, held.rows, held.codes, world=held.world), held, by)
 
 
 def dial_figures(logits: NDArray[Any], held: Held, by: str = "dial") -> dict[str, float]:
@@ -344,6 +347,8 @@ def fit_network(
 ) -> Fitted:
     """Train a network on the training rows, with early stopping on the validation rows.
 
+    With a process group, all its processes train together and must call this with the same rows.
+
     Parameters
     ----------
     network : Network
@@ -362,7 +367,8 @@ def fit_network(
     data, rows, device = prepared.data, prepared.rows, prepared.device
     y = torch.as_tensor(data.positive, dtype=torch.float32, device=device)
     parts = prepared.parts
-    with torch.random.fork_rng(devices=[]), few_threads(network.trunk is None):
+    one_thread = few_threads(network.trunk is None)
+    with torch.random.fork_rng(devices=[]), one_thread, joined() as world:
         torch.manual_seed(seed)
         sample = rows.take(torch.as_tensor(data.train[:2]))
         net = build(network, sample, data.n_groups, seed, runs=recipe.runs, film=recipe.film)
@@ -376,13 +382,26 @@ def fit_network(
                     "of the last fit."
                 ) from error
         batches = PairedBatches(
-            rows, y, parts, size=network.batch_size, seed=seed + 1, epoch=network.epoch
+            rows,
+            y,
+            parts,
+            size=network.batch_size,
+            seed=seed + 1,
+            epoch=network.epoch,
+            world=world,
         )
         if network.epoch == "long":  # few rows: epochs, patience and averages count in steps
             batches.steps = max(batches.steps, LEAST_STEPS)
+        _refuse_wrapped(world, net)
+        _refuse_differences(world, _told_of_rows(data, seed, net))
+        world.spread(net.state_dict().values())  # a trunk may have been drawn in each process
         key = _key(network, prepared, seed, recipe.told, net)
+        _refuse_differences(world, {"`X` or the parameters": key})
+        if world.rank:  # dropout: not the main process's draws
+            torch.manual_seed(seed + world.rank)
         step = recipe.make_step(net, prepared.shares, batches.steps)
-        held = prepared.held
+        step.world = world
+        held = replace(prepared.held, world=world)
 
         def score(net: DialNet) -> dict[str, Any]:
             return recipe.score(net, held) if len(held.rows) else {}
@@ -397,7 +416,9 @@ def fit_network(
             callbacks=network.callbacks or (),
             checkpoint=checkpoint,
             key=key,
-            reporter=Bar("training", network.epochs, SHOWN) if network.verbose else None,
+            reporter=Bar("training", network.epochs, SHOWN)
+            if network.verbose and world.is_main
+            else None,
         )
     return Fitted(net.eval(), history_frame(state), state.best_epoch, state.interrupted)
 
@@ -438,6 +459,38 @@ class Part:
     def take(self, index: Tensor) -> Tensor:
         """(b, ...) the rows at these positions."""
         return self._rows.take(self._places[index])
+
+
+def _refuse_wrapped(world: World, net: DialNet) -> None:
+    """Raise for parts whose gradients or batch moments this library can't share out."""
+    for part in net.modules() if world.size > 1 else ():
+        if isinstance(part, (nn.parallel.DistributedDataParallel, torch.jit.ScriptModule)):
+            raise InvalidInputError(
+                f"`trunk` must be a plain torch Module with a process group, got a "
+                f"{type(part).__name__}: the library shares the work out itself."
+            )
+
+
+def _told_of_rows(data: TrainingRows, seed: int, net: DialNet) -> dict[str, Any]:
+    """What all processes must have alike before they can exchange anything."""
+    return {
+        "a number of rows": len(data.positive),
+        "`y`": hashlib.sha256(data.positive.tobytes()).hexdigest(),
+        "`sensitive_features`": hashlib.sha256(data.codes.tobytes()).hexdigest(),
+        "`random_state`": seed,
+        "shape of the network": {name: tuple(p.shape) for name, p in net.state_dict().items()},
+    }
+
+
+def _refuse_differences(world: World, told: dict[str, Any]) -> None:
+    """Raise in all processes where they were not given the same."""
+    of_all = world.collect(told)
+    for name in told:
+        if any(other[name] != of_all[0][name] for other in of_all):
+            raise InvalidInputError(
+                f"{name} must be the same in every process, got others in some: each process is "
+                "given all rows, and takes its own part of every batch."
+            )
 
 
 def _key(network: Any, prepared: Prepared, seed: int, told: str, net: DialNet) -> str:

@@ -29,6 +29,7 @@ from fairdial.criteria import Rate
 from fairdial.nn.implicit import CLAMP, Floats, find_fairest
 from fairdial.nn.losses import SHARPNESS, boundary_distance, focal
 from fairdial.nn.nets import DialNet, Head, Tangent
+from fairdial.nn.world import ALONE, World
 
 
 class Cotangents(NamedTuple):
@@ -129,23 +130,41 @@ class Directions(NamedTuple):
 
     inner: list[Tensor]  # D_h
     auxiliary: list[Tensor]  # D_w
-    cotangents: Cotangents
-    features: Tensor  # (S, B', f), detached
-    logits: Tensor  # (M, G, B)
+    cotangents: Cotangents  # of this process's rows
+    features: Tensor  # (S, B', f) of this process's rows, detached
+    logits: Tensor  # (M, G, B), of the joint batch
     tangent: Tangent | None  # of the head along w, where the library knows the head
 
 
 def directions(
-    net: DialNet, x: Tensor, y: Tensor, w: Sequence[Tensor], objective: Objective
+    net: DialNet,
+    x: Tensor,
+    y: Tensor,
+    w: Sequence[Tensor],
+    objective: Objective,
+    world: World = ALONE,
 ) -> Directions:
-    """D_g (in the trunk's ``.grad``), D_h and D_w at the current weights."""
-    features = net.trunk(net.arrange(x))  # with graph
+    """D_g (in the trunk's ``.grad``), D_h and D_w at the current weights.
+
+    With several processes, x is this one's part of the joint batch and y all its labels.
+    """
+    features = world.run(net.trunk, net.arrange(x))  # with graph
     fixed = features.detach()
     pull = _explicit if isinstance(net.head, Head) else _by_double_backward
-    inner, auxiliary, df, cotangents, logits, tangent = pull(net, fixed, y, w, objective)
+    inner, auxiliary, df, cotangents, logits, tangent = pull(net, fixed, y, w, objective, world)
     if features.requires_grad:
         features.backward(df)
+    both = world.sum(inner + auxiliary, grads_of=net.trunk)
+    inner, auxiliary = both[: len(inner)], both[len(inner) :]
     return Directions(inner, auxiliary, cotangents, fixed, logits, tangent)
+
+
+def _at_logits(
+    logits: Tensor, y: Tensor, objective: Objective, world: World
+) -> tuple[Cotangents, Tensor]:
+    """Derivatives by these rows' logits (M, G, b) of what the joint batch loses; its logits."""
+    joint = world.gather(logits, y.shape[-1])
+    return Cotangents(*map(world.mine, objective(joint, y))), joint
 
 
 def _known(net: DialNet) -> Head:
@@ -160,26 +179,34 @@ Pulled = tuple[list[Tensor], list[Tensor], Tensor, Cotangents, Tensor, Tangent |
 
 @torch.no_grad()
 def _explicit(
-    net: DialNet, features: Tensor, y: Tensor, w: Sequence[Tensor], objective: Objective
+    net: DialNet,
+    features: Tensor,
+    y: Tensor,
+    w: Sequence[Tensor],
+    objective: Objective,
+    world: World,
 ) -> Pulled:
     head = _known(net)
     t = head.tangent(features, w)
-    logits = net.pairs(t.logits)
-    cot = objective(logits, y)
+    cot, logits = _at_logits(net.pairs(t.logits), y, objective, world)
     minus_cz = torch.addcmul(-net.flat(cot.v), net.flat(cot.c), t.along)
     auxiliary, inner, minus_df = head.pull(features, w, t, minus_cz, net.flat(cot.u))  # of -S
     return inner, auxiliary, minus_df.neg_(), cot, logits, t
 
 
 def _by_double_backward(
-    net: DialNet, features: Tensor, y: Tensor, w: Sequence[Tensor], objective: Objective
+    net: DialNet,
+    features: Tensor,
+    y: Tensor,
+    w: Sequence[Tensor],
+    objective: Objective,
+    world: World,
 ) -> Pulled:
     """For heads that the library doesn't know: right for every layer, at twice the cost."""
     params = list(net.head.parameters())
     source = features.clone().requires_grad_()
     logits = net.head(source)
-    fixed = net.pairs(logits.detach())
-    cot = objective(fixed, y)
+    cot, joint = _at_logits(net.pairs(logits.detach()), y, objective, world)
     any_one = torch.zeros_like(logits, requires_grad=True)  # J' is linear: <J' a, w> = <a, J w>
     pulled = torch.autograd.grad(logits, params, any_one, create_graph=True)
     product = torch.stack([(g * d).sum() for g, d in zip(pulled, w, strict=True)]).sum()
@@ -188,7 +215,7 @@ def _by_double_backward(
     inner = torch.autograd.grad(logits, params, u, retain_graph=True)
     s = ((v - c * along.detach()) * logits).sum() - (u * along).sum()
     *minus_auxiliary, df = torch.autograd.grad(s, [*params, source], materialize_grads=True)
-    return list(inner), [-g for g in minus_auxiliary], df, cot, fixed, None
+    return list(inner), [-g for g in minus_auxiliary], df, cot, joint, None
 
 
 # ---- the auxiliary system H w = grad_h L_gen ---------------------------------------------------
@@ -204,21 +231,27 @@ def _spread(scalars: Tensor, like: Tensor) -> Tensor:
 
 
 class GaussNewton:
-    """The positive semi-definite part of the head's Hessian, ``J' diag(c) J + damping``."""
+    """The positive semi-definite part of the head's Hessian, ``J' diag(c) J + damping``.
 
-    def __init__(self, head: Head, features: Tensor, c: Tensor, damping: float) -> None:
+    Products with it are sums over the rows of the joint batch: features and c are this process's.
+    """
+
+    def __init__(
+        self, head: Head, features: Tensor, c: Tensor, damping: float, world: World = ALONE
+    ) -> None:
         self.head, self.features, self.c, self.damping = head, features, c, damping
+        self.world = world
 
     def __call__(self, p: Sequence[Tensor], t: Tangent | None = None) -> list[Tensor]:
         """Its product with ``p`` (``t``: the head's tangent along ``p``, if it is at hand)."""
         t = self.head.tangent(self.features, p) if t is None else t
-        product = self.head.transpose(self.features, t, self.c * t.along)
+        product = self.world.sum(self.head.transpose(self.features, t, self.c * t.along))
         return [g.add_(d, alpha=self.damping) for g, d in zip(product, p, strict=True)]
 
     def off(self, w: Sequence[Tensor], right: Tensor, t: Tangent | None = None) -> list[Tensor]:
         """By how much ``w`` misses the solution for the right-hand side ``J' right``."""
         t = self.head.tangent(self.features, w) if t is None else t
-        rest = self.head.transpose(self.features, t, self.c * t.along - right)
+        rest = self.world.sum(self.head.transpose(self.features, t, self.c * t.along - right))
         return [g.add_(d, alpha=self.damping) for g, d in zip(rest, w, strict=True)]
 
     def largest(self, p: list[Tensor], rounds: int = 1) -> tuple[Tensor, list[Tensor]]:
@@ -260,8 +293,9 @@ class GaussNewton:
     def _solve_linear(self, right: Tensor) -> list[Tensor]:
         f = torch.cat((self.features, torch.ones_like(self.features[..., :1])), dim=-1)
         matrix = torch.bmm(f.transpose(1, 2), self.c.unsqueeze(-1) * f)
-        matrix.diagonal(dim1=1, dim2=2).add_(self.damping)
         both = torch.bmm(f.transpose(1, 2), right.unsqueeze(-1))
+        matrix, both = self.world.sum([matrix, both])
+        matrix.diagonal(dim1=1, dim2=2).add_(self.damping)
         found = torch.linalg.solve(matrix.double(), both.double())
         found = found.to(f.dtype)
         return [found[:, :-1].contiguous(), found[:, -1:].contiguous()]
@@ -277,22 +311,23 @@ def residual(
     *,
     damping: float = 0.0,
     exact: bool = True,
+    world: World = ALONE,
 ) -> float:
     """How far ``w`` is from solving its system, ``|H w - g| / |g|``, mean over nets; 1: inert.
 
     ``exact`` is the paper's system; else the positive semi-definite one, whose right-hand side is
     the distance loss alone (the prediction loss has no gradient at the inner optimum).
     """
-    features = net.trunk(net.arrange(x))
+    features = world.run(net.trunk, net.arrange(x))
     head = _known(net)
-    _, off, _, cot, _, t = _explicit(net, features, y, w, objective)
-    system = GaussNewton(head, features, net.flat(cot.c), damping)
+    _, off, _, cot, _, t = _explicit(net, features, y, w, objective, world)
+    system = GaussNewton(head, features, net.flat(cot.c), damping, world)
     right = net.flat(cot.v if exact else cot.v_distance)
     if exact:
-        off = [o.add_(d, alpha=damping) for o, d in zip(off, w, strict=True)]
+        off = [o.add_(d, alpha=damping) for o, d in zip(world.sum(off), w, strict=True)]
     else:
         off = system.off(w, right, t)
     assert t is not None
-    whole = head.transpose(features, t, right)
+    whole = world.sum(head.transpose(features, t, right))
     size = dot(whole, whole).sqrt().clamp_min(1e-30)
     return float(torch.where(size > 1e-30, dot(off, off).sqrt() / size, torch.nan).nanmean())

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from fairdial.datasets.pictures import Pictures
 from fairdial.errors import InvalidInputError
+from fairdial.nn.world import ALONE, World
 
 BRIGHTEST = 255.0  # of a pixel
 
@@ -95,6 +96,8 @@ class PairedBatches:
         Of the order; methods with the same seed see the same batches.
     epoch : {"long", "short"}
         Whether an epoch is one pass over the largest or over the smallest group.
+    world : World
+        The processes that share each batch; all draw the same, and take their rows of it.
     """
 
     def __init__(
@@ -106,8 +109,13 @@ class PairedBatches:
         size: int,
         seed: int,
         epoch: str = "long",
+        world: World = ALONE,
     ) -> None:
-        self.rows, self.y = rows, y
+        if size < world.size:
+            raise InvalidInputError(
+                f"`batch_size` must be at least the number of processes, {world.size}, got {size}."
+            )
+        self.rows, self.y, self.world = rows, y, world
         self.parts = [torch.as_tensor(part, dtype=torch.int64) for part in parts]
         sizes = [len(part) for part in self.parts]
         self.size = size
@@ -119,17 +127,18 @@ class PairedBatches:
         return part[torch.randperm(len(part), generator=self.generator)]
 
     def next(self) -> tuple[Tensor, Tensor]:
-        """(G, B, ...) features and (G, B) labels."""
+        """(G, b, ...) features of this process's rows, and (G, B) labels of all."""
         picked = []
         for a, part in enumerate(self.parts):
             while len(self._queues[a]) < self.size:
                 self._queues[a] = torch.cat((self._queues[a], self._shuffled(part)))
             picked.append(self._queues[a][: self.size])
             self._queues[a] = self._queues[a][self.size :]
-        index = torch.cat(picked)
-        shape = (len(picked), self.size)
-        x = self.rows.take(index)
-        return x.view(*shape, *x.shape[1:]), self.y.index_select(0, index).view(shape)
+        index = torch.stack(picked)  # (G, B)
+        mine = self.world.mine(index)
+        x = self.rows.take(mine.flatten())
+        y = self.y.index_select(0, index.flatten()).view(index.shape)
+        return x.view(*mine.shape, *x.shape[1:]), y
 
     def state(self) -> dict[str, Tensor]:
         """What a run that goes on needs."""

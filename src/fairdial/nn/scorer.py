@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from fairdial.nn.nets import DialNet, ModuleStack
 from fairdial.nn.rows import Rows, TensorRows
+from fairdial.nn.world import ALONE, World
 
 ROWS_AT_ONCE = 4096
 PICTURES_AT_ONCE = 256  # rows of a trunk of one's own: their features may take much memory
@@ -30,6 +31,7 @@ def score_runs(
     condition: float | None = None,
     features: bool = False,
     at_once: int | None = None,
+    world: World = ALONE,
 ) -> NDArray[np.floating[Any]]:
     """(R, n) mean logits of each run's members, each row by its group's net, evaluating.
 
@@ -49,28 +51,38 @@ def score_runs(
         The rows are features of the trunk already, as :func:`trunk_features` gives them.
     at_once : int, optional
         Rows of a batch.
+    world : World
+        The processes that share the batches, and all get the scores.
     """
     runs = net.runs if run is None else 1
     kind = np.float64 if net.head_dtype == torch.float64 else np.float32
-    scores: NDArray[np.floating[Any]] = np.empty((runs, len(groups)), kind)
+    scores: NDArray[np.floating[Any]] = np.zeros((runs, len(groups)), kind)
     at_once = at_once or (ROWS_AT_ONCE if features else _at_once(net))
+    at_once = max(min(at_once, -(-len(groups) // world.size)), 1)  # work for everybody
     with evaluating(net):
-        for a, index in _batches(groups, net.groups, at_once):
+        for a, index in world.share_out(_batches(groups, net.groups, at_once)):
             if features:
                 x = rows.take(torch.as_tensor(index)).to(net.head_dtype).transpose(0, 1)
             else:
                 x = _inputs(net, rows, index)
             logits = net.of_group(x, a, run, condition, features=features)[:, : len(index)]
             scores[:, index] = logits.reshape(runs, -1, len(index)).mean(dim=1).cpu().numpy()
-    return scores
+    (joint,) = world.sum([torch.from_numpy(scores)])
+    found: NDArray[np.floating[Any]] = joint.numpy()
+    return found
 
 
 def score_rows(
-    net: DialNet, rows: Rows, groups: NDArray[Any], *, at_once: int | None = None
+    net: DialNet,
+    rows: Rows,
+    groups: NDArray[Any],
+    *,
+    at_once: int | None = None,
+    world: World = ALONE,
 ) -> NDArray[np.floating[Any]]:
     """(n,) mean logits of the members, each row by its group's net, in evaluation mode."""
-    scores: NDArray[np.floating[Any]] = score_runs(net, rows, groups, at_once=at_once)[0]
-    return scores
+    scores = score_runs(net, rows, groups, at_once=at_once, world=world)
+    return np.asarray(scores[0])
 
 
 @torch.no_grad()

@@ -32,7 +32,7 @@ def score_weighted(
     weights : (R, 2) array
         Of prediction loss and gap, for every run of the training.
     """
-    logits = score_runs(net, held.rows, held.codes)
+    logits = score_runs(net, held.rows, held.codes, world=held.world)
     figures = tradeoff_figures(logits, held, objective)
     mine = weights[net.kept]
     figures["score"] = -(mine[:, 0] * figures["held_loss"] + mine[:, 1] * figures["held_disparity"])
@@ -52,7 +52,10 @@ def score_conditions(
     fixed = isinstance(net.trunk, ModuleStack)  # then its features are the same at all conditions
     rows = trunk_features(net, held.rows, held.codes) if fixed else held.rows
     logits = np.concatenate(
-        [score_runs(net, rows, held.codes, condition=c, features=fixed) for c in conditions]
+        [
+            score_runs(net, rows, held.codes, condition=c, features=fixed, world=held.world)
+            for c in conditions
+        ]
     )
     figures = tradeoff_figures(logits, held, objective)
     total = figures["held_loss"] + np.asarray(weights) * figures["held_disparity"]

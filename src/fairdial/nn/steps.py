@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from fairdial.errors import DivergedError
 from fairdial.nn.masoba import Directions, GaussNewton, Objective, directions, dot, residual
 from fairdial.nn.nets import DialNet, Head, take_runs
+from fairdial.nn.world import ALONE, World
 
 FIRST_ROUNDS = 10  # power iterations before the first scaled step
 CURVATURE_EVERY = 10  # steps between power iterations of aux="scaled"
@@ -58,9 +59,14 @@ class Step(ABC):
 
     objective: Losses
 
+    world: World = ALONE  # the processes that take this step together
+
     @abstractmethod
     def __call__(self, x: Tensor, y: Tensor) -> Tensor:
-        """Take one step; gives the logits (M, G, B) before it."""
+        """Take one step; gives the logits (M, G, B) before it.
+
+        With several processes, x is this one's part of the joint batch and y all its labels.
+        """
 
     @abstractmethod
     def optimizers(self) -> dict[str, torch.optim.Optimizer]:
@@ -119,12 +125,13 @@ class PlainStep(Step):
     def __call__(self, x: Tensor, y: Tensor) -> Tensor:
         """One gradient step."""
         self._optimizer.zero_grad(set_to_none=True)
-        logits = self.net(x)
-        fixed: Tensor = logits.detach()
-        logits.backward(self.objective.prediction(fixed, y)[0])
+        logits = self.world.run(self.net, x)
+        joint = self.world.gather(logits.detach(), y.shape[-1])
+        logits.backward(self.world.mine(self.objective.prediction(joint, y)[0]))
+        self.world.sum([], grads_of=self.net)
         match_strides(self._params)
         self._optimizer.step()
-        return fixed
+        return joint
 
     def optimizers(self) -> dict[str, torch.optim.Optimizer]:
         """One for everything."""
@@ -210,7 +217,8 @@ class BilevelStep(Step):
         for p in self.trunk:
             p.grad = None
         warm = self._count < self._warm_steps
-        d = self._directions(self.net, x, y, self.w, self._plain if warm else self.objective)
+        objective = self._plain if warm else self.objective
+        d = self._directions(self.net, x, y, self.w, objective, self.world)
         match_strides(self.trunk)
         fresh = self._average()
         set_grads(self.head, d.inner)
@@ -247,7 +255,8 @@ class BilevelStep(Step):
             return
         head, right = self.net.head, self.net.flat(d.cotangents.v_distance)
         assert isinstance(head, Head)
-        system = GaussNewton(head, d.features, self.net.flat(d.cotangents.c), self._damping)
+        c = self.net.flat(d.cotangents.c)
+        system = GaussNewton(head, d.features, c, self._damping, self.world)
         if self.aux == "solve":
             found = system.solve(right, self.w, ROUNDS, d.tangent)
         else:
@@ -297,6 +306,7 @@ class BilevelStep(Step):
                 self.objective,
                 damping=self._damping,
                 exact=self.aux == "step",
+                world=self.world,
             )
             self.net.train()
         return figures

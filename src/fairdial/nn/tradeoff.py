@@ -170,11 +170,13 @@ class EPOStep(Step):
 
     def __call__(self, x: Tensor, y: Tensor) -> Tensor:
         """One forward, the two gradients, their weights, one step of Adam."""
-        logits = self.net(x)
-        fixed: Tensor = logits.detach()
-        accuracy, gap = self.objective.accuracy(fixed, y), self.objective.disparity(fixed, y)
-        first = _gradients(logits, self._params, accuracy.gradient, again=True)
-        second = _gradients(logits, self._params, gap.gradient)
+        logits = self.world.run(self.net, x)
+        joint = self.world.gather(logits.detach(), y.shape[-1])
+        accuracy, gap = self.objective.accuracy(joint, y), self.objective.disparity(joint, y)
+        first = _gradients(logits, self._params, self.world.mine(accuracy.gradient), again=True)
+        second = _gradients(logits, self._params, self.world.mine(gap.gradient))
+        both = self.world.sum(first + second)
+        first, second = both[: len(first)], both[len(first) :]
         losses = torch.stack((accuracy.value, gap.value), dim=1)  # (M, 2)
         weights = epo_weights(
             losses.double().cpu().numpy(),
@@ -182,7 +184,7 @@ class EPOStep(Step):
             self.vectors,
             restricted=self._restricted,
         )
-        scale = torch.as_tensor(2.0 * weights, dtype=fixed.dtype, device=fixed.device)
+        scale = torch.as_tensor(2.0 * weights, dtype=joint.dtype, device=joint.device)
         for p, owner, a, b in zip(self._params, self._owners, first, second, strict=True):
             mine = scale[self._whole(owner)]
             mine = mine.repeat_interleave(len(p) // len(mine), dim=0) if owner is None else mine
@@ -191,7 +193,7 @@ class EPOStep(Step):
             p.grad = (a * left).add_(b * right)  # a and b may share memory with others
         match_strides(self._params)
         self._optimizer.step()
-        return fixed
+        return joint
 
     @staticmethod
     def _whole(owner: int | None) -> slice:
@@ -274,23 +276,23 @@ class FairBiNNStep(Step):
 
     def __call__(self, x: Tensor, y: Tensor) -> Tensor:
         """The gap's step, then the prediction loss's at the weights that it left."""
-        logits = self.net(x)
-        fixed: Tensor = logits.detach()
-        pull = self.objective.disparity(fixed, y).gradient * self.etas[:, None, None]
+        logits = self.world.run(self.net, x)
+        joint = self.world.gather(logits.detach(), y.shape[-1])
+        pull = self.objective.disparity(joint, y).gradient * self.etas[:, None, None]
         wanted = self.fair + (self.rest if self.accumulate else [])
-        found = _gradients(logits, wanted, pull)
+        found = self.world.sum(_gradients(logits, wanted, self.world.mine(pull)))
         set_grads(self.fair, found[: len(self.fair)])
         match_strides(self.fair)
         self._optimizers["fairness"].step()
-        logits = self.net(x)
-        pull = self.objective.accuracy(logits.detach(), y).gradient
-        grads = _gradients(logits, self.rest, pull)
+        logits = self.world.run(self.net, x)
+        pull = self.objective.accuracy(self.world.gather(logits.detach(), y.shape[-1]), y).gradient
+        grads = self.world.sum(_gradients(logits, self.rest, self.world.mine(pull)))
         if self.accumulate:
             grads = list(torch._foreach_add(grads, found[len(self.fair) :]))
         set_grads(self.rest, grads)
         match_strides(self.rest)
         self._optimizers["accuracy"].step()
-        return fixed
+        return joint
 
     def check(self) -> None:
         """Raise where the state has stopped being finite, naming the rate to lower."""
@@ -357,14 +359,17 @@ class YOTOStep(Step):
         """One step at freshly drawn weights."""
         weights = self.draw()
         self._optimizer.zero_grad(set_to_none=True)
-        logits = self.net(x, x.new_tensor([self._condition(w) for w in weights]))
-        fixed: Tensor = logits.detach()
-        pull = self.objective.accuracy(fixed, y).gradient
-        scale = fixed.new_tensor(weights)[:, None, None]
-        logits.backward(pull + scale * self.objective.disparity(fixed, y).gradient)
+        condition = x.new_tensor([self._condition(w) for w in weights])
+        logits = self.world.run(self.net, x, condition)
+        joint = self.world.gather(logits.detach(), y.shape[-1])
+        scale = joint.new_tensor(weights)[:, None, None]
+        pull = self.objective.accuracy(joint, y).gradient
+        pull = pull + scale * self.objective.disparity(joint, y).gradient
+        logits.backward(self.world.mine(pull))
+        self.world.sum([], grads_of=self.net)
         match_strides(self._params)
         self._optimizer.step()
-        return fixed
+        return joint
 
     def optimizers(self) -> dict[str, torch.optim.Optimizer]:
         """One for everything."""

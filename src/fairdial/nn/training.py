@@ -8,6 +8,7 @@ import os
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -153,11 +154,11 @@ def train(
     DivergedError
         The state stopped being finite.
     """
-    net = step.net
+    net, world = step.net, step.world
     state = Progress(runs=net.runs)
     averager = None if average is None else Averager(net, average * batches.steps)
     file = None if checkpoint is None else Path(checkpoint) / CHECKPOINT
-    if file is not None and file.exists():
+    if file is not None and world.lead(file.exists):
         state = _restore(file, key, step, batches, averager)
     start = time.perf_counter() - (state.history[-1]["seconds"] if state.history else 0.0)
     try:
@@ -165,7 +166,7 @@ def train(
             for record in state.history:
                 shown.advance(_means(record))
             while not state.finished and state.epoch < epochs:
-                record = _epoch(step, batches, averager)
+                record = _epoch(step, batches, averager, state.epoch + 1)
                 kept = averager.swap() if averager is not None else None
                 record |= score(net)
                 state.epoch += 1
@@ -174,22 +175,30 @@ def train(
                 record.setdefault("score", last if state.runs == 1 else [last] * net.runs)
                 if state.runs > 1:
                     record["run"] = list(net.kept)
+                record = world.lead(partial(dict, record))
                 state.history.append(record)
                 _keep_best(state, net, record)
                 if averager is not None and kept is not None:
                     averager.restore(kept)
-                with torch.no_grad():  # a graph that they kept would hold the stack as it is now
-                    stop = [call.on_epoch_end(state.epoch, dict(record), net) for call in callbacks]
-                _drop_finished(state, step, averager, patience, stopped=any(stop))
+                stopped = world.lead(partial(_tell, callbacks, record, net))
+                _drop_finished(state, step, averager, patience, stopped=stopped)
                 if file is not None:
                     _save(file, key, state, step, batches, averager)
                 shown.advance(_means(record))
-    except KeyboardInterrupt:
-        if not state.best:
+    except KeyboardInterrupt as stop:
+        if not state.best or not world.allows(stop):
             raise
         state.interrupted = True
+    world.spread(state.best.values())
     net.put(state.best, state.runs)
     return state
+
+
+@torch.no_grad()  # a graph that they kept would hold the stack as it is now
+def _tell(callbacks: Sequence[Callback], record: dict[str, Any], net: DialNet) -> bool:
+    """Whether one of the callbacks wants to stop."""
+    stop = [call.on_epoch_end(record["epoch"], dict(record), net) for call in callbacks]
+    return any(stop)
 
 
 def _keep_best(state: Progress, net: DialNet, record: dict[str, Any]) -> None:
@@ -250,12 +259,15 @@ def was_warm(state: Progress) -> bool:
     return _is_warm(state.history[state.best_epoch[0] - 1])
 
 
-def _epoch(step: Step, batches: PairedBatches, averager: Averager | None) -> dict[str, Any]:
+def _epoch(
+    step: Step, batches: PairedBatches, averager: Averager | None, epoch: int
+) -> dict[str, Any]:
     """One epoch; its losses are the mean over every few batches, at the weights they met."""
     step.net.train()
     told: list[dict[str, Tensor]] = []
     x, y = batches.next()
     for i in range(batches.steps):
+        step.world.begin(epoch, i)
         logits = step(x, y)
         if i % TOLD_EVERY == 0:
             told.append(step.objective.losses(logits, y, step.net.runs))
@@ -272,13 +284,17 @@ def _epoch(step: Step, batches: PairedBatches, averager: Averager | None) -> dic
 
 
 def _pieces(
-    step: Step, batches: PairedBatches, averager: Averager | None, state: Progress
+    step: Step,
+    batches: PairedBatches,
+    averager: Averager | None,
+    state: Progress,
+    random: Sequence[Tensor],
 ) -> dict[str, dict[str, Tensor]]:
     pieces = {
         "net": dict(step.net.state_dict()),
         "step": step.state(),
         "batches": batches.state(),
-        "random": {"state": torch.get_rng_state()},
+        "random": {_random_name(rank): draws for rank, draws in enumerate(random)},
         "best": state.best,
     }
     if averager is not None:
@@ -300,11 +316,28 @@ def _save(
     batches: PairedBatches,
     averager: Averager | None,
 ) -> None:
+    random = step.world.collect(torch.get_rng_state())  # dropout: each process has its own
+    step.world.lead(partial(_write, file, key, state, step, batches, averager, random))
+
+
+def _random_name(rank: int) -> str:
+    return f"state{rank}" if rank else "state"
+
+
+def _write(
+    file: Path,
+    key: str,
+    state: Progress,
+    step: Step,
+    batches: PairedBatches,
+    averager: Averager | None,
+    random: Sequence[Tensor],
+) -> None:
     from safetensors.torch import save_file
 
     tensors = {
         f"{piece}/{name}": tensor.detach().contiguous().clone()
-        for piece, entries in _pieces(step, batches, averager, state).items()
+        for piece, entries in _pieces(step, batches, averager, state, random).items()
         for name, tensor in entries.items()
     }
     told = {
@@ -351,7 +384,9 @@ def _restore(
     step.net.load_state_dict(pieces["net"])
     step.restore(pieces.get("step", {}))
     batches.restore(pieces["batches"])
-    torch.set_rng_state(pieces["random"]["state"])
+    draws = pieces["random"].get(_random_name(step.world.rank))
+    if draws is not None:  # else there were fewer processes
+        torch.set_rng_state(draws)
     if averager is not None:
         for entry, tensor in averager.tensors().items():
             tensor.copy_(pieces["average"][entry])
