@@ -192,6 +192,7 @@ def test_a_path_must_be_a_path(unread: dict[str, str], name: str) -> None:
         ({"layer": "all"}, "`layer` must be a whole number >= 0, got 'all'"),
         ({"layer": 3}, "`layer` must be below 3, the layers in `config`, got 3"),
         ({"batch_rows": 0}, "`batch_rows` must be a whole number >= 1, got 0"),
+        ({"device": "abacus"}, "`device` must be one that torch has here, got 'abacus'"),
         ({"scaling": "standard"}, "`scaling` must be one of 'robust', 'power'; got 'standard'"),
     ],
 )

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
+from sklearn import config_context
 
 from fairdial import InvalidInputError
 from fairdial.columns import as_table
@@ -118,6 +119,14 @@ def test_scales_are_those_of_the_training_rows(scaling: str) -> None:
     reader = learn(table, scaling)
     part = table.iloc[:7]
     assert np.array_equal(read(reader, part).numbers, read(reader, table).numbers[:7])
+
+
+def test_what_scikit_learn_is_set_to_give_makes_no_difference() -> None:
+    plain = cells_of(mixed()).digest()
+    with config_context(transform_output="pandas"):
+        reader = learn(mixed())
+        assert read(reader, mixed()).digest() == plain
+    assert read(reader, mixed()).digest() == plain
 
 
 def test_missing_numbers_stay_missing() -> None:

@@ -181,7 +181,7 @@ def _fit(steps: Sequence[Any], values: Floats) -> list[Any]:
     """Scalers, each fitted on what those before it give."""
     scalers = []
     for make in steps:
-        scalers.append(make().fit(values))
+        scalers.append(make().set_output(transform="default").fit(values))
         values = scalers[-1].transform(values)
     return scalers
 

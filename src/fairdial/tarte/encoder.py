@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 from functools import lru_cache
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Self
 
@@ -169,13 +168,14 @@ class TarteEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
             raise InvalidInputError(
                 f"`layer` must be below {depth}, the layers in `config`, got {self.layer}."
             )
-        prints = {"weights": fingerprint(weights), "fasttext": fingerprint(fasttext)}
-        open_transformer(weights, prints["weights"], sizes, self.layer, self.device)
+        found = {"weights": fingerprint(weights), "fasttext": fingerprint(fasttext)}
+        open_transformer(weights, found["weights"], sizes, self.layer, self.device)
+        code = Path(need("fairdial.nn.tarte").tarte_model().__file__)
         cells = reader.read(table, range(len(reader.names)))
         texts = tuple(dict.fromkeys((*cells.names, *_frequent(cells))))
         self.vectors_ = word_vectors(fasttext, texts, sizes["dim_input"])
         self.texts_, self.reader_, self.config_ = texts, reader, sizes
-        self.fingerprints_ = prints | {"tarte-ai": version("tarte-ai")}
+        self.fingerprints_ = found | {"code": fingerprint(code)}
         self.n_features_out_ = sizes["dim_transformer"]
         keep_names(self, reader.names, named=reader.named)
         return self
