@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
+from sklearn.utils.validation import check_is_fitted
 
 from fairdial.criteria import criterion as find_criterion
 from fairdial.encoders import TableEncoder
@@ -133,10 +134,8 @@ class _Reader:
             model.trained_groups_ = groups
         self.scorer(model)
         self.frontier(model)
-        if TABLES in self.files:
-            for name, table in read_json(self.files[TABLES], TABLES).items():
-                _claim(name in FRAMES, "known tables")
-                setattr(model, name, None if table is None else unpack_table(table))
+        for name, table in self.tables().items():
+            setattr(model, name, table)
         model.model_hash_ = self.hash
         return model
 
@@ -214,6 +213,8 @@ class _Reader:
         every = [estimator for part in parts for estimator in part]
         for estimator in every:
             find_method(estimator, method)
+            if hasattr(estimator, "__sklearn_tags__"):
+                check_is_fitted(estimator)
         scorers = [SklearnScorer(p, positive=model.classes_[1], method=method) for p in parts]
         if told["averaged"]:
             model.scorer_, model.estimator_ = AveragedScorer(scorers), every
@@ -230,6 +231,17 @@ class _Reader:
             return TableEncoder.from_json(self.files[ENCODER].decode())
         except InvalidInputError as error:
             raise ModelFileError(f"`{ENCODER}` must hold a table encoder: {error}") from error
+
+    def tables(self) -> dict[str, Any]:
+        """How training went."""
+        if TABLES not in self.files:
+            return {}
+        found = read_json(self.files[TABLES], TABLES)
+        try:
+            _claim(set(found) <= set(FRAMES), "known tables")
+            return {k: None if v is None else unpack_table(v) for k, v in found.items()}
+        except BROKEN as error:
+            raise ModelFileError(f"`{TABLES}` must hold tables, got others ({error!r}).") from error
 
     # ---- the dial ------------------------------------------------------------------------------
 
