@@ -27,6 +27,7 @@ from fairdial.serve.page_data import page_data
 AXE = Path(__file__).parent / "vendor" / "axe.min.js"
 PEOPLE = {"group 0": "women", "group 1": "men"}
 LABELS = ("default", "repaid")
+CALLED = {"group 0": "Women", "group 1": "Men"}
 IN_USE = 0.1
 
 
@@ -127,13 +128,14 @@ def expected_counts(point: Point) -> dict[str, list[tuple[int, int]]]:
         return [(int(part), int(whole)) for part, whole in pairs]
 
     found = {
-        str(g): line(point.selected[:, a], point.rows[:, a]) for a, g in enumerate(point.groups)
+        CALLED.get(str(g), str(g)): line(point.selected[:, a], point.rows[:, a])
+        for a, g in enumerate(point.groups)
     }
     return found | {"All groups": line(point.selected.sum(axis=1), point.rows.sum(axis=1))}
 
 
 def assert_shows(page: Page, point: Point, row: str = "this position") -> None:
-    shown = {group: lines[row] for group, lines in shown_counts(page).items()}
+    shown = {CALLED.get(group, group): lines[row] for group, lines in shown_counts(page).items()}
     assert shown == expected_counts(point)
 
 
@@ -583,7 +585,9 @@ def test_the_served_page_asks_only_its_server_and_nothing_while_moving(served, d
     assert desk.asked == before
 
 
-def test_applying_sends_the_position_with_its_reason_and_the_record_shows_it(served, desk):
+def test_applying_sends_the_position_with_its_reason_and_the_record_shows_it(
+    served, desk, tmp_path
+):
     fill_in(served)
     expect(served.locator("#apply-button")).to_have_text("Apply 5.0 percentage points")
     served.locator("#apply-button").click()
@@ -596,6 +600,7 @@ def test_applying_sends_the_position_with_its_reason_and_the_record_shows_it(ser
     expect(served.locator("#audit li")).to_contain_text("agreed in council")
     expect(served.locator("#flips-text")).to_contain_text("no decision changes")
     expect(served.locator("#apply-note")).to_contain_text("In use now: 5.0 percentage points")
+    served.screenshot(path=tmp_path / "served.png", full_page=True)
 
 
 def test_a_promised_position_is_applied_with_its_confidence(served, desk, two_groups):

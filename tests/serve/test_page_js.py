@@ -214,7 +214,7 @@ def test_the_table_is_the_points(opened, frontier):
             "right": "accuracy",
         }
         for line, group in zip(lines, point.groups, strict=False):
-            assert line["name"] == str(group)
+            assert line["group"]["name"] == str(group)
             assert line["people"] == frame.loc[group, "rows"]
             for name, column in names.items():
                 if column in frame:

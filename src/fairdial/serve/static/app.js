@@ -152,7 +152,7 @@
     view.cells = core.table(dial, core.free(dial).selected).map((free) => {
       const body = table.createTBody();
       const [title, here, there] = [body.insertRow(), body.insertRow(), body.insertRow()];
-      const name = element("th", free.name === null ? "All groups" : free.name, { scope: "rowgroup", colspan: shown.length + 1 });
+      const name = element("th", free.group === null ? "All groups" : words.label(free.group), { scope: "rowgroup", colspan: shown.length + 1 });
       name.append(element("small", words.people(free.people)));
       title.append(name);
       here.append(element("th", "this position", { scope: "row" }));
@@ -185,7 +185,7 @@
     const body = table.createTBody();
     view.flips = dial.page.groups.map((group) => {
       const row = body.insertRow();
-      row.append(element("th", group.name, { scope: "row" }));
+      row.append(element("th", words.label(group), { scope: "row" }));
       return columns.slice(1).map(() => {
         const cell = row.insertCell();
         cell.className = "count";
@@ -243,7 +243,7 @@
     const { dial } = view;
     const items = [];
     if (dial.accuracy === null) {
-      dial.page.groups.forEach((group, a) => items.push(["", group.name, charts.sample(a)]));
+      dial.page.groups.forEach((group, a) => items.push(["", words.label(group), charts.sample(a)]));
     } else {
       items.push(["marker", "this position"]);
       if (used) items.push(["used", "in use"]);
@@ -265,7 +265,7 @@
     const table = byId("curve");
     const top = element("tr", null);
     const columns = [["Largest gap allowed", "percentage points"], ["Gap", "percentage points"]];
-    columns.push(...(dial.accuracy ? [["Right decisions"]] : dial.page.groups.map((group) => [`${group.name}: selected`])));
+    columns.push(...(dial.accuracy ? [["Right decisions"]] : dial.page.groups.map((group) => [`${words.label(group)}: selected`])));
     top.append(...columns.map((texts) => head(texts)));
     table.createTHead().append(top);
     const body = table.createTBody();
