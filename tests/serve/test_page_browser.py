@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
+import sys
 import threading
 import warnings
 from collections.abc import Callable, Iterator
@@ -25,6 +27,7 @@ from fairdial.serve.page_data import page_data
 AXE = Path(__file__).parent / "vendor" / "axe.min.js"
 PEOPLE = {"group 0": "women", "group 1": "men"}
 LABELS = ("default", "repaid")
+CALLED = {"group 0": "Women", "group 1": "Men"}
 IN_USE = 0.1
 
 
@@ -80,7 +83,9 @@ def at(frontier: Frontier, tolerance: float, confidence: float | None = None) ->
 
 def settle(page: Page) -> None:
     """Until what was done is drawn."""
-    page.evaluate("() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
+    page.evaluate(
+        "() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))"
+    )
 
 
 def shown_tolerance(page: Page) -> float:
@@ -111,17 +116,26 @@ def shown_counts(page: Page) -> dict[str, dict[str, list[tuple[int, int]]]]:
 
 def expected_counts(point: Point) -> dict[str, list[tuple[int, int]]]:
     """The same from Python: selected, true positives, false positives, right."""
+
     def line(chosen: Any, rows: Any) -> list[tuple[int, int]]:
         right = chosen[1] + rows[0] - chosen[0]
-        pairs = (chosen.sum(), rows.sum()), (chosen[1], rows[1]), (chosen[0], rows[0]), (right, rows.sum())
+        pairs = (
+            (chosen.sum(), rows.sum()),
+            (chosen[1], rows[1]),
+            (chosen[0], rows[0]),
+            (right, rows.sum()),
+        )
         return [(int(part), int(whole)) for part, whole in pairs]
 
-    found = {str(g): line(point.selected[:, a], point.rows[:, a]) for a, g in enumerate(point.groups)}
+    found = {
+        CALLED.get(str(g), str(g)): line(point.selected[:, a], point.rows[:, a])
+        for a, g in enumerate(point.groups)
+    }
     return found | {"All groups": line(point.selected.sum(axis=1), point.rows.sum(axis=1))}
 
 
 def assert_shows(page: Page, point: Point, row: str = "this position") -> None:
-    shown = {group: lines[row] for group, lines in shown_counts(page).items()}
+    shown = {CALLED.get(group, group): lines[row] for group, lines in shown_counts(page).items()}
     assert shown == expected_counts(point)
 
 
@@ -192,7 +206,8 @@ def test_the_marker_stands_at_the_tolerance_and_the_accuracy(loans, two_groups):
         across, up = loans.evaluate(
             """() => {
               const over = document.querySelector("#frontier .u-over");
-              const [frame, dot] = [over, over.querySelector(".marker")].map((e) => e.getBoundingClientRect());
+              const box = (element) => element.getBoundingClientRect();
+              const [frame, dot] = [box(over), box(over.querySelector(".marker"))];
               return [(dot.left + dot.width / 2 - frame.left) / frame.width,
                       (frame.bottom - dot.top - dot.height / 2) / frame.height];
             }"""
@@ -252,9 +267,12 @@ def test_who_is_decided_otherwise_is_counted(loans, two_groups):
     change = at(two_groups, 0.02).selected - at(two_groups, IN_USE).selected  # (L, K)
     rows = loans.evaluate(
         """() => [...document.querySelectorAll("#flips tbody tr")].map((row) =>
-            [...row.cells].slice(1).map((c) => Number(c.textContent.replace("−", "-").replace(",", ""))))"""
+            [...row.cells].slice(1).map((cell) => cell.textContent))"""
     )
-    for a, (gained, lost, positive, negative) in enumerate(rows):
+    for a, cells in enumerate(rows):
+        gained, lost, positive, negative = (
+            int(text.replace("\N{MINUS SIGN}", "-").replace(",", "")) for text in cells
+        )
         assert gained - lost == np.abs(change[:, a]).sum()
         assert gained + lost == change[:, a].sum()
         assert [negative, positive] == change[:, a].tolist()
@@ -336,7 +354,9 @@ def test_a_family_shows_its_settings_and_no_scores(visit, exported_family, famil
 
 
 def test_without_labels_there_is_no_accuracy(visit, folder):
-    sample = make_gaussian(3_000, shares=(0.5, 0.3, 0.2), base_rates=(0.3, 0.5, 0.6), separations=(1, 1, 1))
+    sample = make_gaussian(
+        3_000, shares=(0.5, 0.3, 0.2), base_rates=(0.3, 0.5, 0.6), separations=(1, 1, 1)
+    )
     frontier = sweep(sample.logits, sample.groups)
     page = visit(write_page(frontier, folder / "unlabelled.html"))
     expect(page.locator("#least")).to_be_hidden()
@@ -423,7 +443,8 @@ def test_a_family_keeps_nobody_out_either(visit, exported_family):
 def test_nothing_moves_for_those_who_want_it_so(page, visit, exported):
     moving = """() => [...document.querySelectorAll("*")].filter((e) => {
         const style = getComputedStyle(e);
-        return style.animationName !== "none" || style.transitionDuration.split(",").some((t) => parseFloat(t) > 0);
+        const lasts = style.transitionDuration.split(",").some((t) => parseFloat(t) > 0);
+        return style.animationName !== "none" || lasts;
     }).length"""
     page.emulate_media(reduced_motion="reduce")
     visit(exported)
@@ -494,7 +515,7 @@ def desk(two_groups) -> Iterator[Desk]:
             self.end_headers()
             self.wfile.write(data)
 
-        def do_GET(self) -> None:  # noqa: N802
+        def do_GET(self) -> None:
             desk.asked.append(self.path)
             name = self.path.removeprefix("/static/")
             if self.path == "/":
@@ -510,7 +531,7 @@ def desk(two_groups) -> Iterator[Desk]:
             else:
                 self.answer(404, {"detail": "not here"})
 
-        def do_PUT(self) -> None:  # noqa: N802
+        def do_PUT(self) -> None:
             desk.asked.append(f"PUT {self.path}")
             body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
             self.answer(*desk.put(self.headers, body))
@@ -564,7 +585,9 @@ def test_the_served_page_asks_only_its_server_and_nothing_while_moving(served, d
     assert desk.asked == before
 
 
-def test_applying_sends_the_position_with_its_reason_and_the_record_shows_it(served, desk):
+def test_applying_sends_the_position_with_its_reason_and_the_record_shows_it(
+    served, desk, tmp_path
+):
     fill_in(served)
     expect(served.locator("#apply-button")).to_have_text("Apply 5.0 percentage points")
     served.locator("#apply-button").click()
@@ -577,6 +600,7 @@ def test_applying_sends_the_position_with_its_reason_and_the_record_shows_it(ser
     expect(served.locator("#audit li")).to_contain_text("agreed in council")
     expect(served.locator("#flips-text")).to_contain_text("no decision changes")
     expect(served.locator("#apply-note")).to_contain_text("In use now: 5.0 percentage points")
+    served.screenshot(path=tmp_path / "served.png", full_page=True)
 
 
 def test_a_promised_position_is_applied_with_its_confidence(served, desk, two_groups):
@@ -600,7 +624,7 @@ def test_a_promised_position_is_applied_with_its_confidence(served, desk, two_gr
     [
         (403, "does not allow"),
         (422, "the reason why"),
-        (503, "can’t record"),
+        (503, "record changes"),
         (500, "500"),
     ],
 )
@@ -645,7 +669,9 @@ def test_the_token_is_kept_nowhere(served, desk):
     fill_in(served)
     served.locator("#apply-button").click()
     expect(served.locator("#apply-status")).to_contain_text("Done.")
-    kept = served.evaluate("JSON.stringify([localStorage, sessionStorage, document.cookie, location.href])")
+    kept = served.evaluate(
+        "JSON.stringify([localStorage, sessionStorage, document.cookie, location.href])"
+    )
     assert "secret" not in kept
     assert "secret" not in json.dumps(desk.asked)
 
@@ -670,3 +696,13 @@ def test_the_served_page_keeps_nobody_out(served, desk):
     expect(served.locator("#audit li")).to_contain_text("from 10.0 percentage points")
     served.evaluate("document.querySelectorAll('details').forEach((d) => { d.open = true; })")
     assert_accessible(served)
+
+
+def test_the_benchmark_runs_and_prints_a_table(browser_type_launch_args):
+    assert browser_type_launch_args
+    script = Path(__file__).parents[2] / "benchmarks" / "page.py"
+    done = subprocess.run(
+        [sys.executable, str(script), "--quick"], capture_output=True, text=True, timeout=300
+    )
+    assert done.returncode == 0, done.stderr
+    assert "| ---" in done.stdout

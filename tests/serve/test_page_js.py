@@ -94,9 +94,7 @@ def small_frontiers(draw: st.DrawFn) -> Frontier:
 
 
 @settings(max_examples=60)
-@given(
-    small_frontiers(), st.lists(st.floats(0, 1), min_size=1, max_size=5), st.floats(0, 1)
-)
+@given(small_frontiers(), st.lists(st.floats(0, 1), min_size=1, max_size=5), st.floats(0, 1))
 def test_any_frontier_gives_the_same_positions_flips_and_way_back(node, frontier, wishes, goal):
     node("open", page_data(quiet(frontier)))
     tolerances = [*wishes, *frontier.gap.tolist()]
@@ -216,7 +214,7 @@ def test_the_table_is_the_points(opened, frontier):
             "right": "accuracy",
         }
         for line, group in zip(lines, point.groups, strict=False):
-            assert line["name"] == str(group)
+            assert line["group"]["name"] == str(group)
             assert line["people"] == frame.loc[group, "rows"]
             for name, column in names.items():
                 if column in frame:
@@ -257,8 +255,10 @@ def test_flips_are_those_of_the_rows(node, criterion, before, after):
 def test_the_histogram_holds_every_row(node, two_groups):
     node("open", page_data(quiet(two_groups)))
     found = node("histogram")
-    assert [[sum(bins) for bins in labels] for labels in found["groups"]] == two_groups.rows.T.tolist()
-    assert all(len(bins) == len(found["edges"]) - 1 for labels in found["groups"] for bins in labels)
+    bins = len(found["edges"]) - 1
+    for labels, rows in zip(found["groups"], two_groups.rows.T.tolist(), strict=True):
+        assert [len(counts) for counts in labels] == [bins, bins]
+        assert [sum(counts) for counts in labels] == rows
 
 
 # ---- words -------------------------------------------------------------------------------------
@@ -340,7 +340,7 @@ def test_a_tolerance_out_of_reach_is_told(node):
     )
 
 
-def test_a_promise_says_its_condition_and_a_refusal_its_price(opened, frontier, document):
+def test_a_promise_says_its_condition_and_a_refusal_its_price(opened, document):
     stops = document["slider"]
     last = opened("dial", "certifiedAt", stops["stops"] / 10 ** stops["digits"])
     text = opened("say", "promise", last)
@@ -348,7 +348,7 @@ def test_a_promise_says_its_condition_and_a_refusal_its_price(opened, frontier, 
     declared = document["certified"]["kind"] == "declared"
     assert ("decided on before looking" in text) == declared
     first = opened("say", "promise", opened("dial", "certifiedAt", 0))
-    assert "can’t be promised" in first
+    assert "can’t be promised" in first  # noqa: RUF001
     step = opened("dial", "certifiedAt", stops["step"] / 10 ** stops["digits"])
     needed = step["promise"]["needed"]
     assert (f"About {needed:,} like them" if needed else "No number of people") in opened(

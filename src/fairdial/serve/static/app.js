@@ -31,6 +31,11 @@
     return made;
   }
 
+  // Text that stays the same is left alone: nothing is laid out anew for it.
+  function say(node, text) {
+    if (node.textContent !== text) node.textContent = text;
+  }
+
   // ---- where the dial stands -------------------------------------------------------------------
 
   const current = () => (view.confident
@@ -80,14 +85,14 @@
     const slider = byId("slider");
     slider.value = Math.min(Math.round(position.tolerance * 10 ** digits), dial.slider.stops);
     slider.setAttribute("aria-valuetext", `${text} ${words.unit(text)}`);
-    byId("tolerance").textContent = text;
-    byId("unit").textContent = words.unit(text);
-    byId("sentence").textContent = words.sentence(dial, position);
+    say(byId("tolerance"), text);
+    say(byId("unit"), words.unit(text));
+    say(byId("sentence"), words.sentence(dial, position));
     const promise = words.promise(dial, position);
-    byId("promise").textContent = promise;
+    say(byId("promise"), promise);
     byId("promise").classList.toggle("refused", Boolean(position.promise && !position.promise.able));
     if (view.frontier) charts.showPosition(view.frontier, position, view.confident);
-    byId("frontier-text").textContent = words.keeps(dial, position);
+    say(byId("frontier-text"), words.keeps(dial, position));
     if (view.scores) charts.showThresholds(view.scores, position);
     if (view.settings) showSettings(position);
     showGroups(position);
@@ -95,7 +100,7 @@
     showApply(position, text);
     clearTimeout(view.timer);
     view.timer = setTimeout(() => {
-      byId("live").textContent = `${text} ${words.unit(text)}. ${words.sentence(dial, position)} ${promise}`;
+      say(byId("live"), `${text} ${words.unit(text)}. ${words.sentence(dial, position)} ${promise}`);
     }, PAUSE);
   }
 
@@ -122,9 +127,9 @@
   function fill(cell, figure) {
     const [part, all] = figure;
     const [share, chosen, rest] = cell.querySelectorAll("span");
-    share.textContent = words.percent(part, all);
-    chosen.textContent = words.number(part);
-    rest.textContent = ` of ${words.number(all)}`;
+    say(share, words.percent(part, all));
+    say(chosen, words.number(part));
+    say(rest, ` of ${words.number(all)}`);
   }
 
   function makeCell(row, figure) {
@@ -147,7 +152,7 @@
     view.cells = core.table(dial, core.free(dial).selected).map((free) => {
       const body = table.createTBody();
       const [title, here, there] = [body.insertRow(), body.insertRow(), body.insertRow()];
-      const name = element("th", free.name === null ? "All groups" : free.name, { scope: "rowgroup", colspan: shown.length + 1 });
+      const name = element("th", free.group === null ? "All groups" : words.label(free.group), { scope: "rowgroup", colspan: shown.length + 1 });
       name.append(element("small", words.people(free.people)));
       title.append(name);
       here.append(element("th", "this position", { scope: "row" }));
@@ -180,7 +185,7 @@
     const body = table.createTBody();
     view.flips = dial.page.groups.map((group) => {
       const row = body.insertRow();
-      row.append(element("th", group.name, { scope: "row" }));
+      row.append(element("th", words.label(group), { scope: "row" }));
       return columns.slice(1).map(() => {
         const cell = row.insertCell();
         cell.className = "count";
@@ -198,14 +203,14 @@
       ? words.least(dial).model
       : `the position in use (${words.setting(dial, deployed())})`;
     const changes = core.flips(dial, before || core.free(dial).selected, position.selected);
-    byId("flips-text").textContent = words.flips(dial, changes, from);
+    say(byId("flips-text"), words.flips(dial, changes, from));
     changes.forEach((change, i) => {
       const [gained, lost, ...byLabel] = view.flips[i];
-      gained.textContent = signed(change.gained);
-      lost.textContent = signed(-change.lost);
+      say(gained, signed(change.gained));
+      say(lost, signed(-change.lost));
       if (change.byLabel) {
-        byLabel[0].textContent = signed(change.byLabel[1]);
-        byLabel[1].textContent = signed(change.byLabel[0]);
+        say(byLabel[0], signed(change.byLabel[1]));
+        say(byLabel[1], signed(change.byLabel[0]));
       }
     });
   }
@@ -238,7 +243,7 @@
     const { dial } = view;
     const items = [];
     if (dial.accuracy === null) {
-      dial.page.groups.forEach((group, a) => items.push(["", group.name, charts.sample(a)]));
+      dial.page.groups.forEach((group, a) => items.push(["", words.label(group), charts.sample(a)]));
     } else {
       items.push(["marker", "this position"]);
       if (used) items.push(["used", "in use"]);
@@ -260,7 +265,7 @@
     const table = byId("curve");
     const top = element("tr", null);
     const columns = [["Largest gap allowed", "percentage points"], ["Gap", "percentage points"]];
-    columns.push(...(dial.accuracy ? [["Right decisions"]] : dial.page.groups.map((group) => [`${group.name}: selected`])));
+    columns.push(...(dial.accuracy ? [["Right decisions"]] : dial.page.groups.map((group) => [`${words.label(group)}: selected`])));
     top.append(...columns.map((texts) => head(texts)));
     table.createTHead().append(top);
     const body = table.createTBody();

@@ -227,7 +227,7 @@
       figure.className = "scores";
       const caption = document.createElement("figcaption");
       const name = document.createElement("strong");
-      name.textContent = group.name;
+      name.textContent = words.label(group);
       const text = document.createElement("span");
       caption.append(name, text);
       const drawing = svg("svg", { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, preserveAspectRatio: "none", role: "img" });
@@ -243,7 +243,7 @@
       const limit = svg("line", { class: "limit", x1: 0, x2: 0, y1: 0, y2: HEIGHT }, drawing);
       figure.append(caption, drawing);
       parent.append(figure);
-      return { text, tint, limit, drawing, name: group.name };
+      return { text, tint, limit, drawing, name: words.label(group) };
     });
     const scale = document.createElement("div");
     scale.className = "scale";

@@ -49,6 +49,11 @@
 
   // ---- sentences -------------------------------------------------------------------------------
 
+  // What a group is called in tables and pictures.
+  function label(group) {
+    return group.people ? group.people[0].toUpperCase() + group.people.slice(1) : group.name;
+  }
+
   function whoseLabel(dial) {
     const { criterion, labels } = dial.page;
     if (criterion.counted === null) return "";
@@ -191,7 +196,7 @@
   }
 
   root.fairdial.words = {
-    confidence, costs, flips, gap, keeps, least, number, people, percent, points, promise, rates, refused,
+    confidence, costs, flips, gap, keeps, label, least, number, people, percent, points, promise, rates, refused,
     sentence, setting, shift, unit,
   };
 })(globalThis);
