@@ -52,22 +52,29 @@ def calibrate(
     fairdial calibrate model scored.parquet --scores logit --group sex --label income --out model2
     """
     from fairdial.cli.figures import frontier_parts, point_data, positions, shown_tolerances
-    from fairdial.cli.models import inputs, open_model, read_rows, refuse_unsigned
-    from fairdial.cli.tables import check_free, need_columns
+    from fairdial.cli.models import (
+        check_place,
+        inputs,
+        label_of,
+        open_model,
+        read_rows,
+        refuse_unsigned,
+    )
+    from fairdial.cli.tables import need_columns
 
     if (out is None) != in_place:
         raise InvalidInputError("Either --out or --in-place must be given, got both or neither.")
     if (scores is None) != (group is None):
         raise InvalidInputError("--scores and --group must be given together, got one of them.")
     if out is not None:
-        check_free(out, overwrite)
+        check_place(out, overwrite, key_file)
     else:
         refuse_unsigned(folder, key_file)
     model = open_model(folder, key_file, trust, calibrated=False)
     if scores is not None:
         model.calibrate_parquet(data, score=scores, group=group, label=label)
     else:
-        name = label if label is not None else model.label_name_
+        name = label_of(model) if label is None else label
         table = read_rows(model, data, name)
         if label is not None:
             need_columns(table, [label], "--label")

@@ -50,11 +50,11 @@ def demo(
     data: str, networks: bool, out: Path | None, figures: Path | None, overwrite: bool, show: Output
 ) -> None:
     """Train once on Adult or COMPAS, then turn the dial: what it costs, and whom it moves."""
-    from fairdial.cli.tables import check_free
+    from fairdial.cli.models import check_place
     from fairdial.datasets import load_adult, load_compas
 
     if out is not None:
-        check_free(out, overwrite)
+        check_place(out, overwrite, None)
     table = load_adult() if data == "adult" else load_compas()
     train, test = table.split(test_size=0.2, random_state=0)
     show.note(f"{data}: {len(train):,} rows to train and calibrate, {len(test):,} to test.")

@@ -55,12 +55,12 @@ def evaluate(
     from fairdial._validation import check_fraction
     from fairdial.cli.calibrate import refuse_without_labels
     from fairdial.cli.figures import plain
-    from fairdial.cli.models import inputs, open_model, read_rows
+    from fairdial.cli.models import inputs, label_of, open_model, read_rows
     from fairdial.cli.tables import need_columns
 
     check_fraction(level, "level")
     model = open_model(folder, key_file, trust)
-    name = label if label is not None else model.label_name_
+    name = label_of(model) if label is None else label
     table = read_rows(model, data, name)
     if label is not None:
         need_columns(table, [label], "--label")

@@ -46,9 +46,8 @@ class Told:
 
 def read_told(folder: Path, key: Path | None) -> Told:
     """What a model is, and its dial; neither torch nor the scorer's libraries are needed."""
-    from fairdial.methods.saving import FRONTIER
     from fairdial.persistence.folder import read_folder
-    from fairdial.persistence.frontiers import frontier_from_arrays
+    from fairdial.persistence.frontiers import FRONTIER, frontier_from_arrays
 
     stored = read_folder(folder, key=key)
     told, frontier = stored.manifest["frontier"], None
@@ -67,6 +66,16 @@ def open_model(
     if calibrated and not hasattr(model, "frontier_"):
         raise InvalidInputError(UNCALIBRATED)
     return model
+
+
+def check_place(out: Path, overwrite: bool, key: Path | None) -> None:
+    """Whether a model can be written there, and signed, before the work is done."""
+    from fairdial.cli.tables import check_free
+    from fairdial.persistence.folder import check_target, read_key
+
+    check_free(out, overwrite)
+    check_target(out, overwrite=overwrite)
+    read_key(key)
 
 
 def refuse_unsigned(folder: Path, key: Path | None) -> None:
@@ -91,6 +100,12 @@ def sensitive_columns(model: Any) -> list[str]:
             "`sensitive_column`: use it from Python."
         )
     return list(given) if isinstance(given, (list, tuple)) else [given]
+
+
+def label_of(model: Any) -> str | None:
+    """The column of the labels in training, where they came from one."""
+    name: str | None = getattr(model, "label_name_", None)
+    return name
 
 
 def read_rows(model: Any, data: Path, label: str | None = None) -> pd.DataFrame:

@@ -125,9 +125,10 @@ def train(
         shown_tolerances,
     )
     from fairdial.cli.learners import make_model
-    from fairdial.cli.tables import check_free, need_columns, read_table, split_names
+    from fairdial.cli.models import check_place
+    from fairdial.cli.tables import need_columns, read_table, split_names
 
-    check_free(out, overwrite)
+    check_place(out, overwrite, key_file)
     table = read_table(data)
     need_columns(table, [label], "--label")
     groups = split_names(sensitive, table)

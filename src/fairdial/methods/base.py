@@ -74,7 +74,7 @@ class DialClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
     random_state: Any
 
     classes_: NDArray[Any]
-    label_name_: Hashable  # of a pandas Series of labels
+    label_name_: str  # of a Series of labels that has one
     frontier_: Frontier
     scorer_: Any
 
@@ -229,7 +229,9 @@ class DialClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
         """
         with self._all_or_nothing():
             self.__dict__.pop("model_hash_", None)  # it was a saved model's: this is another
-            self.label_name_ = getattr(y, "name", None)
+            self.__dict__.pop("label_name_", None)
+            if isinstance(y, pd.Series) and isinstance(y.name, str):
+                self.label_name_ = y.name
             return self._fit(X, y, sensitive_features)
 
     @abstractmethod

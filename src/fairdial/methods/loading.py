@@ -28,11 +28,11 @@ from fairdial.methods.fairbinn import FairBiNN
 from fairdial.methods.families import FamilyClassifier
 from fairdial.methods.gfb import GFB
 from fairdial.methods.network import Network, torch_module
-from fairdial.methods.saving import ENCODER, FRAMES, FRONTIER, OBJECTS, TABLES, WEIGHTS
+from fairdial.methods.saving import ENCODER, FRAMES, OBJECTS, TABLES, WEIGHTS
 from fairdial.methods.thresholds import ThresholdClassifier
 from fairdial.methods.yoto import YOTO, Condition
 from fairdial.persistence.folder import MANIFEST, Key, Stored, read_folder
-from fairdial.persistence.frontiers import frontier_from_arrays
+from fairdial.persistence.frontiers import FRONTIER, frontier_from_arrays
 from fairdial.persistence.objects import read_objects
 from fairdial.persistence.values import read_json, unpack, unpack_table
 from fairdial.scorers import AveragedScorer, PlattMap, SklearnScorer, find_method
@@ -125,7 +125,9 @@ class _Reader:
         model: DialClassifier = self.unfitted()
         model.classes_ = unpack(self.manifest["classes"])
         _claim(_is_array(model.classes_) and len(set(model.classes_.tolist())) == 2, "two labels")
-        model.label_name_ = self.manifest["label"]
+        if self.manifest["label"] is not None:
+            _claim(isinstance(self.manifest["label"], str), "a name of the labels")
+            model.label_name_ = self.manifest["label"]
         for name, value in _features(self.manifest["features"]).items():
             setattr(model, name, value)
         groups = unpack(self.manifest["groups"])

@@ -19,13 +19,12 @@ from fairdial.errors import InvalidInputError
 from fairdial.methods.card import model_card
 from fairdial.methods.network import Network, torch_module
 from fairdial.persistence.folder import Key, write_folder
-from fairdial.persistence.frontiers import criterion_name, frontier_to_arrays
+from fairdial.persistence.frontiers import FRONTIER, criterion_name, frontier_to_arrays
 from fairdial.persistence.objects import write_objects
 from fairdial.persistence.values import pack, pack_table, write_json
 from fairdial.scorers import AveragedScorer, SklearnScorer
 
-FRONTIER, WEIGHTS = "frontier.safetensors", "weights.safetensors"
-ENCODER, TABLES = "encoder.json", "tables.json"
+WEIGHTS, ENCODER, TABLES = "weights.safetensors", "encoder.json", "tables.json"
 OBJECTS, CARD = "objects.skops", "MODEL_CARD.md"
 KINDS = {"NetScorer": "net", "RunsScorer": "runs", "FilmScorer": "film"}
 FRAMES = ("history_", "spanned_", "search_")
@@ -56,7 +55,7 @@ def describe_model(model: Any) -> tuple[dict[str, Any], dict[str, bytes]]:
             name: pack(value, parcel.pack) for name, value in model.get_params(deep=False).items()
         },
         "classes": pack(model.classes_),
-        "label": _label_name(model),
+        "label": getattr(model, "label_name_", None),
         "features": _features(model),
         "groups": pack(getattr(model, "trained_groups_", None)),
         "scorer": parcel.scorer(model),
@@ -141,12 +140,6 @@ class _Parcel:
             return []
         self.files[OBJECTS], strangers = write_objects(self.objects, OBJECTS)
         return strangers
-
-
-def _label_name(model: Any) -> str | None:
-    """The column of the labels, where they had a name."""
-    name = getattr(model, "label_name_", None)
-    return name if isinstance(name, str) else None
 
 
 def _features(model: Any) -> dict[str, Any]:

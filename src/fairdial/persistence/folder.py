@@ -84,10 +84,7 @@ def write_folder(
         Signs the manifest.
     """
     secret = read_key(key)
-    target = Path(os.path.realpath(folder))
-    _recover(target)
-    if os.path.lexists(target):
-        _refuse_existing(target, overwrite)
+    target = check_target(folder, overwrite=overwrite)
     hashes = {name: {"sha256": _hash(data), "size": len(data)} for name, data in files.items()}
     body = write_json({"format": FORMAT, "version": VERSION, **manifest, "files": hashes})
     contents = {**files, MANIFEST: body, DIGEST: _digest(body)}
@@ -105,6 +102,15 @@ def write_folder(
         shutil.rmtree(part, ignore_errors=True)
         raise
     return _hash(body)
+
+
+def check_target(folder: str | os.PathLike[str], *, overwrite: bool = False) -> Path:
+    """The place where a model may be written; an error where it may not."""
+    target = Path(os.path.realpath(folder))
+    _recover(target)
+    if os.path.lexists(target):
+        _refuse_existing(target, overwrite)
+    return target
 
 
 def _put(part: Path, target: Path, overwrite: bool) -> None:

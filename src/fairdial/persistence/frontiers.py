@@ -17,6 +17,7 @@ from fairdial.persistence.values import pack, unpack
 
 Arrays = dict[str, NDArray[Any]]
 
+FRONTIER = "frontier.safetensors"
 TABLE = ("setting", "gap", "certifiable", "thresholds", "selected")
 MEASURED = ("setting", "selected", "declared")
 
