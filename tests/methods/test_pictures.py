@@ -9,6 +9,9 @@ torch = pytest.importorskip("torch")
 
 from fairdial import EPO, GFB, YOTO, FairBayes, FairBiNN, Network, paper_settings  # noqa: E402
 from fairdial.datasets import Pictures  # noqa: E402
+from fairdial.errors import ModelFileError  # noqa: E402
+from fairdial.methods.loading import load  # noqa: E402
+from fairdial.nn.features import ResNetEncoder  # noqa: E402
 from fairdial.nn.nets import ModuleStack  # noqa: E402
 from fairdial.nn.resnet import ResNet18  # noqa: E402
 from fairdial.nn.rows import PictureRows  # noqa: E402
@@ -119,3 +122,55 @@ def test_averaged_weights_come_with_averaged_statistics():
     last = again.net_.trunk.nets[0].bn1.running_mean
     assert not torch.allclose(mean, last, rtol=1e-3)
     assert torch.isfinite(mean).all()
+
+
+def on_features() -> FairBayes:
+    encoder = ResNetEncoder(TRUNK.state_dict(), cache=False)
+    inside = Network(encoder=encoder, members=1, epochs=2, hidden=(8,), head=4)
+    return FairBayes(inside, min_count=1, random_state=0)
+
+
+@pytest.mark.filterwarnings("ignore::fairdial.errors.FairdialWarning")
+@pytest.mark.parametrize("make", [METHODS["FairBayes"], on_features], ids=["trunk", "encoder"])
+def test_a_model_of_pictures_is_saved_with_its_resnet(tmp_path, make):
+    model = make().fit(PICTURES, LIGHT, sensitive_features=GROUPS)
+    model.save(tmp_path / "model")
+    again = load(tmp_path / "model")
+    for tolerance in (0.0, 0.1, 1.0):
+        margins = [
+            m.decision_function(PICTURES, sensitive_features=GROUPS, tolerance=tolerance)
+            for m in (model, again)
+        ]
+        assert np.array_equal(*margins)
+    again.fit(PICTURES, LIGHT, sensitive_features=GROUPS)
+
+
+def test_a_broken_encoder_of_pictures_is_refused():
+    encoder = ResNetEncoder(TRUNK.state_dict(), cache=False).fit(PICTURES[:8])
+    body = encoder.to_bytes()
+    assert ResNetEncoder(cache=False).put_bytes(body).key_ == encoder.key_
+    with pytest.raises(ValueError, match="another scaling"):
+        ResNetEncoder(stages=(4,), cache=False).put_bytes(body)
+
+
+def test_a_forged_file_of_the_encoder_names_the_file(tmp_path):
+    from safetensors import torch as safetensors
+
+    from fairdial.methods.saving import PICTURES as FILE
+    from fairdial.methods.saving import describe_model
+    from fairdial.persistence.folder import write_folder
+
+    model = on_features().fit(PICTURES, LIGHT, sensitive_features=GROUPS)
+    manifest, files = describe_model(model)
+    good = dict(safetensors.load(files[FILE]))
+    for i, (name, value) in enumerate(
+        {
+            "scaling.std": torch.zeros(768),
+            "conv1.weight": torch.full_like(good["conv1.weight"], torch.nan),
+            "bn1.weight": torch.ones(3),
+        }.items()
+    ):
+        forged = files | {FILE: safetensors.save(good | {name: value})}
+        write_folder(tmp_path / str(i), manifest, forged)
+        with pytest.raises(ModelFileError, match=FILE):
+            load(tmp_path / str(i))

@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
+from safetensors import SafetensorError
+from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 
 from fairdial.criteria import criterion as find_criterion
@@ -28,7 +30,7 @@ from fairdial.methods.fairbinn import FairBiNN
 from fairdial.methods.families import FamilyClassifier
 from fairdial.methods.gfb import GFB
 from fairdial.methods.network import Network, torch_module
-from fairdial.methods.saving import ENCODER, FRAMES, OBJECTS, TABLES, WEIGHTS
+from fairdial.methods.saving import ENCODER, FRAMES, OBJECTS, PICTURES, TABLES, WEIGHTS
 from fairdial.methods.thresholds import ThresholdClassifier
 from fairdial.methods.yoto import YOTO, Condition
 from fairdial.persistence.folder import MANIFEST, Key, Stored, read_folder
@@ -155,6 +157,7 @@ class _Reader:
             "$network": lambda: Network(**{k: unpack(v, self.unpack) for k, v in content.items()}),
             "$object": lambda: self.objects[content],
             "$table_encoder": lambda: TableEncoder(**{k: unpack(v) for k, v in content.items()}),
+            "$resnet_encoder": lambda: _resnet({k: unpack(v) for k, v in content.items()}),
         }
         return makers[kind]()
 
@@ -170,7 +173,7 @@ class _Reader:
         wanted = SCORERS.get(self.manifest["method"], "net")
         _claim(told["kind"] == wanted, "a scorer of the method's kind")
         nets = self.nets(model, told["nets"])
-        model.encoder_ = self.encoder(told["encoder"])
+        model.encoder_ = self.encoder(model, told["encoder"])
         _check_nets(nets, model.trained_groups_, model.encoder_, wanted)
         device = _device(_network(model))
         nets = [net.to(device) for net in nets]
@@ -224,8 +227,18 @@ class _Reader:
             (model.scorer_,) = scorers
             model.estimator_ = model.scorer_.estimators if model.per_group else every[0]
 
-    def encoder(self, kind: str | None) -> Any:
+    def encoder(self, model: Any, kind: str | None) -> Any:
         """How rows become inputs."""
+        if kind == "pictures":
+            fresh = _network(model).encoder
+            _claim(type(fresh).__name__ == "ResNetEncoder", "an encoder of pictures")
+            try:
+                return clone(fresh).put_bytes(self.files[PICTURES])
+            except (*BROKEN, RuntimeError, SafetensorError) as error:
+                raise ModelFileError(
+                    f"`{PICTURES}` must hold an encoder of pictures, got something else "
+                    f"({type(error).__name__}: {error})."
+                ) from error
         if kind != "table":
             return None if kind is None else self.objects["encoder"]
         read_json(self.files[ENCODER], ENCODER)  # refuses what from_json may not
@@ -277,6 +290,10 @@ def _claim(holds: Any, what: str) -> None:
 
 def _is_array(value: Any) -> bool:
     return isinstance(value, np.ndarray)
+
+
+def _resnet(arguments: dict[str, Any]) -> Any:
+    return torch_module("features").ResNetEncoder(**arguments)
 
 
 def _network(model: Any) -> Network:

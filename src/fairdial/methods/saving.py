@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import platform
 from importlib import metadata
 from typing import Any
@@ -25,6 +26,7 @@ from fairdial.persistence.values import pack, pack_table, write_json
 from fairdial.scorers import AveragedScorer, SklearnScorer
 
 WEIGHTS, ENCODER, TABLES = "weights.safetensors", "encoder.json", "tables.json"
+PICTURES = "encoder.safetensors"
 OBJECTS, CARD = "objects.skops", "MODEL_CARD.md"
 KINDS = {"NetScorer": "net", "RunsScorer": "runs", "FilmScorer": "film"}
 FRAMES = ("history_", "spanned_", "search_")
@@ -83,6 +85,9 @@ class _Parcel:
             return {"$network": {name: pack(v, self.pack) for name, v in params.items()}}
         if type(value) is TableEncoder:
             return {"$table_encoder": {k: pack(v) for k, v in value.get_params().items()}}
+        if _is_resnet(value):
+            params = value.get_params() | {"weights": _path(value.weights), "cache": False}
+            return {"$resnet_encoder": {k: pack(v) for k, v in params.items()}}
         name = f"parameter{len(self.objects)}"
         self.objects[name] = value
         return {"$object": name}
@@ -117,6 +122,9 @@ class _Parcel:
         if type(encoder) is TableEncoder:
             self.files[ENCODER] = encoder.to_json().encode()
             return "table"
+        if _is_resnet(encoder):
+            self.files[PICTURES] = encoder.to_bytes()
+            return "pictures"
         self.objects["encoder"] = encoder
         return "object"
 
@@ -140,6 +148,16 @@ class _Parcel:
             return []
         self.files[OBJECTS], strangers = write_objects(self.objects, OBJECTS)
         return strangers
+
+
+def _is_resnet(value: Any) -> bool:
+    """Whether it is the library's encoder of pictures; without importing torch."""
+    return type(value).__module__ == "fairdial.nn.features"
+
+
+def _path(weights: Any) -> str | None:
+    """Where weights came from, if they came from a file."""
+    return os.fspath(weights) if isinstance(weights, (str, os.PathLike)) else None
 
 
 def _features(model: Any) -> dict[str, Any]:

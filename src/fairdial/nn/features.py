@@ -13,6 +13,7 @@ from typing import Any, Self
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from safetensors import torch as safetensors
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
@@ -135,6 +136,29 @@ class ResNetEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         told = repr(pictures.mean + pictures.std) + pictures.places_key()
         name = hashlib.sha256((self.key_ + told).encode()).hexdigest()[:DIGITS]
         return self._kept(f"features-{name}", (len(pictures), self.n_features_out_), scaled)
+
+    def to_bytes(self) -> bytes:
+        """What was learned, as safetensors; :meth:`put_bytes` gives it back to the last bit."""
+        check_is_fitted(self, "net_")
+        scaling = {"mean": torch.from_numpy(self.mean_), "std": torch.from_numpy(self.std_)}
+        weights = {
+            name: t.detach().cpu().contiguous() for name, t in self.net_.state_dict().items()
+        }
+        return safetensors.save(weights | {f"scaling.{k}": v for k, v in scaling.items()})
+
+    def put_bytes(self, body: bytes) -> Self:
+        """Be as fitted as the encoder that :meth:`to_bytes` was called on."""
+        found = dict(safetensors.load(body))
+        mean, std = (found.pop(f"scaling.{name}").numpy() for name in ("mean", "std"))
+        net = ResNet18("", self.stages)
+        if mean.shape != (net.n_features,) or std.shape != mean.shape or not (std > 0).all():
+            raise ValueError("another scaling of the features")
+        if not all(bool(tensor.isfinite().all()) for tensor in found.values()):
+            raise ValueError("weights that aren't finite")
+        net.load_state_dict(found)
+        self.net_, self.mean_, self.std_ = net.to(find_device(self.device)).eval(), mean, std
+        self.key_ = _digest(self.net_, mean.tobytes().hex(), std.tobytes().hex())
+        return self
 
     def _features(self, net: ResNet18, pictures: Pictures, told: str) -> Features:
         batches = -(-len(pictures) // AT_ONCE)

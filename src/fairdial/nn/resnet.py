@@ -51,8 +51,8 @@ class ResNet18(nn.Module):
     ----------
     weights : path or dict of Tensor, optional
         A local file with torchvision's names of weights: ``.pth`` or ``.safetensors``; its ``fc``
-        is ignored. None: random weights, with a warning, for pictures need many more of them than
-        a pretrained net.
+        is ignored. None: random weights, with a warning, for then many more pictures are needed.
+        Empty: random weights, which are to be replaced.
     stages : tuple of int
         Which stages' averages make the features: (4,) is the 512 of the usual ResNet; (3, 4) adds
         the third's 256, worth more than the last on small pictures.
@@ -88,6 +88,10 @@ class ResNet18(nn.Module):
             )
         elif weights:
             load_weights(self, weights)
+
+    def spec(self) -> dict[str, Any]:
+        """Arguments that make such a net, whose weights are put in afterwards."""
+        return {"weights": "", "stages": self.stages}
 
     @property
     def n_features(self) -> int:

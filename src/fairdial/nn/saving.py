@@ -18,11 +18,12 @@ from torch import Tensor, nn
 
 from fairdial.errors import ModelFileError
 from fairdial.nn.nets import DialNet, Film, Head, MLPTrunk, ModuleStack
+from fairdial.nn.resnet import ResNet18
 from fairdial.persistence.values import pack, unpack
 
 # The library's own trunks by name. Such a class has ``spec()``: the arguments of its constructor, a
 # dict of plain values.
-TRUNKS: dict[str, type[nn.Module]] = {}
+TRUNKS: dict[str, type[nn.Module]] = {"resnet18": ResNet18}
 
 Weights = dict[str, Tensor]
 BROKEN = (SafetensorError, LookupError, TypeError, ValueError, RuntimeError, OverflowError)
