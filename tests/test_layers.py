@@ -24,6 +24,7 @@ LAYERS = (
     {"frontier"},
     {"bootstrap", "states_json"},
     {"paths", "points"},
+    {"histograms"},
     {"ladders", "confidence"},
     {"metrics", "datasets"},
     {"criteria"},
