@@ -19,6 +19,7 @@ LAYERS = (
     {"bench", "serve"},
     {"methods"},
     {"nn"},
+    {"summaries"},
     {"persistence", "scorers", "encoders"},
     {"sweeping"},
     {"frontier"},
@@ -128,7 +129,7 @@ def test_matplotlib_is_imported_when_something_is_drawn(module):
 
 
 def test_import_fairdial_stays_light():
-    heavy = "torch", "matplotlib", "fastapi"
+    heavy = "torch", "matplotlib", "fastapi", "safetensors"
     program = f"import sys, fairdial; print([m for m in {heavy!r} if m in sys.modules])"
     done = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=True

@@ -32,6 +32,7 @@ EXPORTED = {
         "Network",
         "Point",
         "Points",
+        "ScoreSummary",
         "SmallGroupError",
         "TableEncoder",
         "TrainingWarning",

@@ -28,6 +28,7 @@ from fairdial.methods.scoring import make_group_scorer
 from fairdial.methods.yoto import YOTO
 from fairdial.points import Point, Points
 from fairdial.scorers import proba_to_logits
+from fairdial.summaries.summary import ScoreSummary
 from fairdial.sweeping import measure, sweep
 
 __all__ = [
@@ -50,6 +51,7 @@ __all__ = [
     "Network",
     "Point",
     "Points",
+    "ScoreSummary",
     "SmallGroupError",
     "TableEncoder",
     "TrainingWarning",
