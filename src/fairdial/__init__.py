@@ -28,6 +28,7 @@ from fairdial.methods.scoring import make_group_scorer
 from fairdial.methods.yoto import YOTO
 from fairdial.points import Point, Points
 from fairdial.scorers import proba_to_logits
+from fairdial.summaries.parquet import calibrate_parquet, summarize_parquet
 from fairdial.summaries.summary import ScoreSummary
 from fairdial.sweeping import measure, sweep
 
@@ -56,10 +57,12 @@ __all__ = [
     "TableEncoder",
     "TrainingWarning",
     "UnknownGroupError",
+    "calibrate_parquet",
     "criterion",
     "make_group_scorer",
     "measure",
     "paper_settings",
     "proba_to_logits",
+    "summarize_parquet",
     "sweep",
 ]

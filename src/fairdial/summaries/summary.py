@@ -51,7 +51,7 @@ class ScoreSummary:
     a time, so the first state within a tolerance may stand up to a bin further from the free one
     than it would with all scores at hand, and its gap lies that much below the tolerance.
 
-    Made by :meth:`from_scores`, :meth:`from_counts`, :meth:`load` or ``+``.
+    Made by :meth:`from_scores`, :meth:`from_counts`, :func:`fairdial.summarize_parquet` or ``+``.
 
     Attributes
     ----------
@@ -324,7 +324,7 @@ def find_frontier(
     if _like_probabilities(summary):
         warn(
             "all scores lie in [0, 1]: these look like probabilities, whose log-odds "
-            "proba_to_logits gives",
+            "proba_to_logits gives (of Parquet files: probabilities=True)",
             FairdialWarning,
         )
     if tolerances is None or read is None:
