@@ -19,11 +19,13 @@ LAYERS = (
     {"bench", "serve"},
     {"methods"},
     {"nn"},
+    {"summaries"},
     {"persistence", "scorers", "encoders"},
     {"sweeping"},
     {"frontier"},
     {"bootstrap", "states_json"},
     {"paths", "points"},
+    {"histograms"},
     {"ladders", "confidence"},
     {"metrics", "datasets"},
     {"criteria"},
@@ -126,8 +128,15 @@ def test_matplotlib_is_imported_when_something_is_drawn(module):
         assert not uses(imported_at_once(module), "matplotlib")
 
 
+@pytest.mark.parametrize("module", INSIDE)
+def test_pyarrow_is_imported_when_a_file_is_read(module):
+    assert not uses(imported_at_once(module), "pyarrow")
+    if module != "fairdial.summaries.arrow":
+        assert not uses(imported_by(module), "pyarrow")
+
+
 def test_import_fairdial_stays_light():
-    heavy = "torch", "matplotlib", "fastapi"
+    heavy = "torch", "matplotlib", "fastapi", "safetensors"
     program = f"import sys, fairdial; print([m for m in {heavy!r} if m in sys.modules])"
     done = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=True
