@@ -8,13 +8,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fairdial.errors import InvalidInputError
-from fairdial.ladders import BITS, SCALE, Histogram, Ladder, sort_scores
+from fairdial.histograms import BITS, Grid, Histogram
+from fairdial.ladders import Ladder, sort_scores
 
 GENERATORS = {
     "continuous": lambda rng, n: rng.normal(size=n),
     "tied": lambda rng, n: rng.normal(size=n).round(1),
     "signed zeros": lambda rng, n: rng.choice([-0.0, 0.0, -1.0, 1.0], n),
-    "at the edges": lambda rng, n: rng.integers(-20, 20, n) / SCALE,
+    "at the edges": lambda rng, n: rng.integers(-20, 20, n) / Grid(BITS).scale,
     "beyond the bins": lambda rng, n: rng.normal(size=n) * 30,
     "infinite": lambda rng, n: np.where(
         rng.random(n) < 0.2, rng.choice([-np.inf, np.inf], n), rng.normal(size=n)

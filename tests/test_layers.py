@@ -20,11 +20,13 @@ LAYERS = (
     {"methods"},
     {"tarte"},
     {"nn"},
+    {"summaries"},
     {"persistence", "scorers", "encoders"},
     {"sweeping"},
     {"frontier"},
     {"bootstrap", "states_json"},
     {"paths", "points"},
+    {"histograms"},
     {"ladders", "confidence"},
     {"metrics", "datasets"},
     {"criteria", "columns"},
@@ -149,8 +151,15 @@ def test_skops_is_imported_when_objects_are_saved_or_loaded(module):
         assert not uses(imported_by(module), "skops")
 
 
+@pytest.mark.parametrize("module", INSIDE)
+def test_pyarrow_is_imported_when_a_file_is_read(module):
+    assert not uses(imported_at_once(module), "pyarrow")
+    if module != "fairdial.summaries.arrow":
+        assert not uses(imported_by(module), "pyarrow")
+
+
 def test_import_fairdial_stays_light():
-    heavy = "torch", "matplotlib", "fastapi", "tarte_ai", "fasttext", "skops"
+    heavy = "torch", "matplotlib", "fastapi", "tarte_ai", "fasttext", "skops", "pyarrow"
     program = f"import sys, fairdial; print([m for m in {heavy!r} if m in sys.modules])"
     done = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=True

@@ -40,6 +40,8 @@ if TYPE_CHECKING:  # the same names as in _HOME, for type checkers and editors
     from fairdial.methods.yoto import YOTO
     from fairdial.points import Point, Points
     from fairdial.scorers import proba_to_logits
+    from fairdial.summaries.parquet import calibrate_parquet, summarize_parquet
+    from fairdial.summaries.summary import ScoreSummary
     from fairdial.sweeping import measure, sweep
     from fairdial.tarte import TarteEncoder
 
@@ -65,17 +67,20 @@ __all__ = [
     "Network",
     "Point",
     "Points",
+    "ScoreSummary",
     "SmallGroupError",
     "TableEncoder",
     "TarteEncoder",
     "TrainingWarning",
     "UnknownGroupError",
+    "calibrate_parquet",
     "criterion",
     "load",
     "make_group_scorer",
     "measure",
     "paper_settings",
     "proba_to_logits",
+    "summarize_parquet",
     "sweep",
 ]
 
@@ -110,6 +115,8 @@ _HOME = {
     "methods.yoto": ("YOTO",),
     "points": ("Point", "Points"),
     "scorers": ("proba_to_logits",),
+    "summaries.parquet": ("calibrate_parquet", "summarize_parquet"),
+    "summaries.summary": ("ScoreSummary",),
     "sweeping": ("measure", "sweep"),
     "tarte": ("TarteEncoder",),
 }

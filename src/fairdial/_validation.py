@@ -6,7 +6,7 @@ Every message names the argument, what was got and what is allowed.
 from __future__ import annotations
 
 import numbers
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -295,13 +295,19 @@ def encode_groups(
     _refuse_missing(array, name)
     codes, uniques = pd.factorize(array, sort=False)
     found = list(uniques.tolist() if hasattr(uniques, "tolist") else uniques)
+    names = sort_names(found)
+    places = {name: place for place, name in enumerate(names)}
+    rank = np.array([places[name] for name in found], np.intp)
+    return rank[codes], names
+
+
+def sort_names(names: Iterable[Hashable]) -> tuple[Hashable, ...]:
+    """Names of groups in their order; as words where they are of mixed types."""
+    found: list[Any] = list(names)
     try:
-        order = sorted(range(len(found)), key=lambda i: found[i])
-    except TypeError:  # names of mixed types
-        order = sorted(range(len(found)), key=lambda i: str(found[i]))
-    rank = np.empty(len(order), dtype=np.intp)
-    rank[order] = np.arange(len(order))
-    return rank[codes], tuple(found[i] for i in order)
+        return tuple(sorted(found))
+    except TypeError:
+        return tuple(sorted(found, key=str))
 
 
 def match_groups(

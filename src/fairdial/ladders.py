@@ -1,12 +1,8 @@
 """Scores as ladders: each group's scores from the highest down, in atoms with label counts.
 
 A threshold stands between two atoms; what it selects depends on its *rank* alone, the number of
-atoms above it. Ties are one atom. Two ways lead here:
-
-- :func:`sort_scores`: every distinct score is an atom;
-- :class:`Histogram`: an atom is a bin, closed above, with edges at multiples of a power of two
-  (0 is one of them), so that counts at the edges are exact; :meth:`Histogram.split` opens the bins
-  that matter into their distinct scores.
+atoms above it. Ties are one atom. Two ways lead here: :func:`sort_scores` makes every distinct
+score an atom, and ``histograms.py`` makes bins atoms and opens those that matter.
 """
 
 from __future__ import annotations
@@ -25,10 +21,6 @@ Floats = NDArray[np.float64]
 Counts = NDArray[np.int64]
 Indices = NDArray[np.intp]
 Scores = NDArray[np.floating[Any]]
-
-BITS = 14  # bins a group and label: 2^14, 2^-9 wide, over (-16, 16]
-SCALE = 2.0 ** (BITS - 5)
-CHUNK = 1 << 16
 
 
 @dataclass(frozen=True, eq=False)
@@ -106,7 +98,7 @@ class Ladder:
         return Ladder(self.lower[ends - 1], self.upper[cuts], selected)
 
 
-def _ladder(scores: Sequence[Scores]) -> Ladder:
+def ladder_of(scores: Sequence[Scores]) -> Ladder:
     """Ladder of one group from its scores by label."""
     runs = [np.sort(run.astype(np.float64, copy=False)) for run in scores]
     merged, labels = runs[0], None
@@ -152,108 +144,4 @@ def sort_scores(
     """Exact ladders, one a group; NaN is refused."""
     if np.isnan(logits.max()):
         raise_nan(logits, "logits")
-    return [_ladder(runs) for runs in _split_runs(logits, codes, positive, n_groups)]
-
-
-class Histogram:
-    """Counts by group, label and bin, with the rows at hand to open bins exactly.
-
-    One pass counts; each :meth:`split` is another pass that collects the rows of the bins asked
-    for, so that the cost of an exact answer doesn't include sorting all rows.
-    """
-
-    def __init__(
-        self,
-        logits: Scores,
-        codes: NDArray[Any],
-        positive: NDArray[np.bool_] | None,
-        n_groups: int,
-    ) -> None:
-        self._logits = logits
-        n_labels = 1 if positive is None else 2
-        cells = n_groups * n_labels
-        size = cells << BITS
-        kind = np.dtype(np.uint16 if size <= 1 << 16 else np.int32)
-        # cell * 2^BITS + bin, bins descending
-        self._keys: NDArray[np.integer[Any]] = np.empty(len(logits), kind)
-        counts = np.zeros(size, np.int64)
-        half = 1 << (BITS - 1)
-        scratch = np.empty(min(CHUNK, len(logits)), logits.dtype)
-        counted = 0
-        for start in range(0, len(logits), CHUNK):
-            rows = slice(start, start + CHUNK)
-            bins, keys = scratch[: len(logits[rows])], self._keys[rows]
-            with np.errstate(over="ignore"):
-                np.multiply(logits[rows], -SCALE, out=bins)  # exact: a power of two
-            np.floor(bins, out=bins)
-            low, high = bins.min(), bins.max()
-            if not (low >= -half and high < half):  # rare: most scores need no clipping
-                if np.isnan(low):
-                    raise_nan(logits, "logits")
-                np.clip(bins, -half, half - 1, out=bins)
-            bins += half
-            np.copyto(keys, bins, casting="unsafe")
-            cell = codes[rows].astype(keys.dtype)
-            if positive is not None:
-                cell <<= 1
-                cell |= positive[rows]
-            cell <<= BITS
-            keys |= cell
-            stop = start + len(keys)
-            if stop - counted >= 4 * size or stop == len(logits):  # many more rows than bins
-                counts += np.bincount(self._keys[counted:stop], minlength=size)
-                counted = stop
-        self.counts = counts.reshape(n_groups, n_labels, 1 << BITS)
-        self.ladders = [self._bins(counts) for counts in self.counts]
-
-    def _bins(self, counts: Counts) -> Ladder:
-        """Bins of one group that hold rows, as atoms (edge, next edge]."""
-        bins = np.flatnonzero(counts.any(axis=0))
-        upper = (bins - (1 << (BITS - 1))) / -SCALE
-        lower = np.nextafter((upper - 1 / SCALE).astype(self._logits.dtype), np.inf)
-        lower = lower.astype(np.float64)
-        upper[bins == 0], lower[bins == (1 << BITS) - 1] = np.inf, -np.inf
-        return Ladder.of_counts(lower, upper, counts[:, bins])
-
-    def split(self, wanted: Sequence[Indices]) -> None:
-        """Open the wide atoms at these positions of each ladder into their distinct scores."""
-        n_labels = self.counts.shape[1]
-        flags = np.zeros(self.counts.size, np.bool_)
-        cells = flags.reshape(self.counts.shape)
-        for group, (ladder, atoms) in enumerate(zip(self.ladders, wanted, strict=True)):
-            cells[group][:, _bin_of(ladder.upper[atoms])] = True
-        open_rows = np.empty(len(self._keys), np.bool_)
-        index = np.empty(min(CHUNK, len(self._keys)), np.intp)  # what take would convert at once
-        for start in range(0, len(self._keys), CHUNK):
-            keys = self._keys[start : start + CHUNK]
-            index[: len(keys)] = keys
-            into = open_rows[start : start + CHUNK]
-            np.take(flags, index[: len(keys)], out=into, mode="clip")
-        rows = np.flatnonzero(open_rows)
-        logits = self._logits.take(rows)
-        cell = self._keys.take(rows) >> BITS
-        for group, atoms in enumerate(wanted):
-            if len(atoms) == 0:
-                continue
-            runs = [
-                logits.take(np.flatnonzero(cell == group * n_labels + label))
-                for label in range(n_labels)
-            ]
-            self.ladders[group] = _replace(self.ladders[group], atoms, _ladder(runs))
-
-
-def _bin_of(upper: Floats) -> Indices:
-    """Bin whose upper edge this is."""
-    half = 1 << (BITS - 1)
-    return np.clip(np.floor(upper * -SCALE), -half, half - 1).astype(np.intp) + half
-
-
-def _replace(ladder: Ladder, atoms: Indices, fine: Ladder) -> Ladder:
-    """The ladder with some atoms replaced by finer ones that hold the same rows."""
-    keep = np.ones(len(ladder), np.bool_)
-    keep[atoms] = False
-    lower = np.concatenate((ladder.lower[keep], fine.lower))
-    upper = np.concatenate((ladder.upper[keep], fine.upper))
-    counts = np.concatenate((ladder.counts[:, keep], fine.counts), axis=1)
-    order = np.argsort(-upper, kind="stable")
-    return Ladder.of_counts(lower[order], upper[order], counts[:, order])
+    return [ladder_of(runs) for runs in _split_runs(logits, codes, positive, n_groups)]

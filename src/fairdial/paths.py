@@ -544,14 +544,20 @@ def refine(
     criterion: Criterion,
     dtype: np.dtype[Any],
     tolerances: Floats,
+    *,
+    margin: int = 0,
 ) -> Path:
     """The path on wide atoms, opened wherever the answers to ``tolerances`` depend on it.
 
     The answer to a tolerance is settled by the part of the path between the last state whose width
     is above it and the state that is chosen: the width never rises, so nothing before can be within
     it. Where every atom that this part touches is a single score, the part is the exact path's.
+
+    ``margin`` neighbours are opened with an atom; at least one where there are more than two
+    groups, because their prices add up. More cost less where a split does: reading a file.
     """
-    margin = 0 if len(scores.ladders) == 2 else 1  # neighbours opened too, where prices add up
+    if len(scores.ladders) != 2:
+        margin = max(margin, 1)
     while True:
         path = Path(scores.ladders, criterion, dtype)
         states, feasible = path.first_within(tolerances)

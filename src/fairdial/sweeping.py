@@ -23,7 +23,8 @@ from fairdial.criteria import Criterion
 from fairdial.criteria import criterion as find_criterion
 from fairdial.errors import FairdialWarning, InvalidInputError, warn
 from fairdial.frontier import Certificate, Frontier
-from fairdial.ladders import BITS, Counts, Floats, Histogram, Indices, Scores, sort_scores
+from fairdial.histograms import BITS, Histogram
+from fairdial.ladders import Counts, Floats, Indices, Scores, sort_scores
 from fairdial.paths import Measured, Path, count_for, count_rows, refine
 
 BINS_A_ROW = 4  # at most, or sorting costs less than looking through the bins

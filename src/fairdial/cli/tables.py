@@ -7,6 +7,7 @@ import sys
 from collections.abc import Collection, Iterable, Sequence
 from difflib import get_close_matches
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 CSV, PARQUET = (".csv", ".csv.gz"), (".parquet", ".pq")
+EXACT = (3, 1)  # the pandas from which on numbers are read to the last bit by default
 MOST_NAMED = 40  # columns that an error lists
 
 
@@ -31,12 +33,9 @@ def read_table(path: Path, texts: Collection[str] = ()) -> pd.DataFrame:
         if kind is PARQUET:
             found = pd.read_parquet(path)
         else:
-            found = pd.read_csv(
-                path,
-                low_memory=False,
-                float_precision="round_trip",  # the number that was written, to the last bit
-                dtype=dict.fromkeys(texts, "str"),
-            )
+            exact = {} if _version(pd) >= EXACT else {"float_precision": "round_trip"}
+            kinds = dict.fromkeys(texts, "str")
+            found = pd.read_csv(path, low_memory=False, dtype=kinds, **exact)
     except ImportError as error:
         raise MissingExtraError(
             f"{path.name} needs pyarrow: pip install 'fairdial[large]'."
@@ -51,6 +50,10 @@ def read_table(path: Path, texts: Collection[str] = ()) -> pd.DataFrame:
         twice = found.columns[found.columns.duplicated()][0]
         raise InvalidInputError(f"{path} must name each column once, got {twice!r} twice.")
     return found.reset_index(drop=True)
+
+
+def _version(library: ModuleType) -> tuple[int, ...]:
+    return tuple(int(part) for part in library.__version__.split(".")[:2])
 
 
 def _kind(path: Path, argument: str) -> tuple[str, ...]:

@@ -210,6 +210,12 @@ def take_labels(column: pd.Series, positive: str | None) -> tuple[pd.Series, Any
         raise InvalidInputError(
             f"--label: {column.name!r} must hold two values, got {len(values)}: {listed}{more}."
         )
+    for value in values:
+        if isinstance(value, float) and not value.is_integer():
+            raise InvalidInputError(
+                f"--label: {column.name!r} must hold texts, whole numbers or truth values, got "
+                f"{value!r}."
+            )
     if positive is None:
         if isinstance(values[1], str):
             warn(

@@ -3,21 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
+from os import PathLike
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from scipy.special import expit
 from sklearn.utils.validation import check_is_fitted
 
-from fairdial._validation import check_choice, check_count, check_one, check_scores
+from fairdial._validation import (
+    check_choice,
+    check_count,
+    check_one,
+    check_scores,
+    check_tolerance,
+    match_groups,
+)
 from fairdial.criteria import criterion as find_criterion
 from fairdial.errors import BiasedScoresWarning, InvalidInputError, warn
 from fairdial.frontier import Certificate
+from fairdial.histograms import Grid
 from fairdial.methods.base import DialClassifier
 from fairdial.methods.rows import Codes
 from fairdial.plotting import draw_logits
 from fairdial.scorers import PlattMap, Scorer
+from fairdial.summaries.arrow import ParquetReader
+from fairdial.summaries.limits import BITS
+from fairdial.summaries.parquet import count_rows, read_rows, refuse_no_label
+from fairdial.summaries.summary import find_frontier
 from fairdial.sweeping import sweep_codes
 
 if TYPE_CHECKING:
@@ -25,6 +38,7 @@ if TYPE_CHECKING:
 
 NOTICEABLE = 5.0  # standard errors, and
 MATERIAL = 0.03  # of probability, before biased scores are reported
+FEATURES = ("n_features_in_", "feature_names_in_")
 
 
 class ThresholdClassifier(DialClassifier):
@@ -32,6 +46,7 @@ class ThresholdClassifier(DialClassifier):
 
     recalibrate: Any
     scorer_: Scorer
+    estimator_: Any
 
     def _find_frontier(
         self,
@@ -76,8 +91,104 @@ class ThresholdClassifier(DialClassifier):
         )
         self.platt_ = platt
         if platt is None and positive is not None:
-            _warn_if_biased(logits, codes, positive, names)
+            for a, name in enumerate(names):
+                p = expit(logits[codes == a].astype(np.float64))
+                if _warn_if_biased(name, p, np.ones(len(p)), int(positive[codes == a].sum())):
+                    break
         return self
+
+    def calibrate_parquet(
+        self,
+        path: str | PathLike[str],
+        *,
+        score: str = "score",
+        group: str = "group",
+        label: str | None = None,
+        tolerances: ArrayLike | None = None,
+    ) -> Self:
+        """Find the frontier anew on scored rows in Parquet files: more of them than memory holds.
+
+        Parameters
+        ----------
+        path : path
+            A Parquet file, or a folder of them, of rows that the scorer was not trained on.
+        score : str
+            Column of scores that this model gave: its :meth:`logits`, as they are; written in
+            single precision they are no longer quite those on which ``predict`` decides.
+        group : str
+            Column of groups, by the names that ``predict`` gets.
+        label : str, optional
+            Column of labels, the classes of this model. Demographic parity works without.
+        tolerances : array-like, optional
+            Where the answers are to be exact; the files are read twice then. Without, thresholds
+            stand at edges of bins, within the tolerance. See :func:`fairdial.calibrate_parquet`.
+
+        Examples
+        --------
+        >>> import tempfile
+        >>> import pandas as pd
+        >>> from sklearn.linear_model import LogisticRegression
+        >>> from fairdial import FairBayes
+        >>> from fairdial.datasets import make_gaussian
+        >>> train, new = make_gaussian(20_000, random_state=0).split(random_state=0)
+        >>> model = FairBayes(LogisticRegression(), per_group=True, random_state=0)
+        >>> model = model.fit(train.X, train.y, sensitive_features=train.groups)
+        >>> scores = model.logits(new.X, sensitive_features=new.groups)
+        >>> rows = pd.DataFrame({"score": scores, "group": new.groups, "label": new.y})
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     rows.to_parquet(f"{folder}/rows.parquet")
+        ...     model = model.calibrate_parquet(folder, label="label", tolerances=[0.05])
+        >>> decisions = model.predict(new.X, sensitive_features=new.groups, tolerance=0.05)
+        >>> model.frontier_.at(0.05).gap <= 0.05
+        True
+        """
+        self._check_scorer()
+        check_choice(self.recalibrate, "recalibrate", (None, "group"))
+        platt = None if self.recalibrate is None else getattr(self, "platt_", None)
+        if self.recalibrate == "group" and platt is None:
+            raise InvalidInputError(
+                "`recalibrate` must be None for a first calibration by Parquet files, got 'group': "
+                "call calibrate on some labelled rows, then write what logits gives."
+            )
+        kind, wishes = find_criterion(self.criterion), None
+        refuse_no_label(kind, label)
+        if tolerances is not None:
+            wishes = np.atleast_1d(check_tolerance(tolerances, "tolerances"))
+        reader, grid = ParquetReader(path, score, group, label), Grid(BITS)
+        summary, cells = count_rows(reader, grid, classes=self.classes_.tolist())
+        self._check_groups(summary.groups)
+        platt = None if platt is None else platt.of(summary.groups)
+        self.frontier_ = find_frontier(
+            summary,
+            kind,
+            tolerances=wishes,
+            read=lambda: read_rows(reader, cells),
+            min_count=check_count(self.min_count, "min_count") if len(summary.groups) > 1 else 1,
+            argument="group",
+        )
+        self.platt_ = platt
+        for what in FEATURES:  # of a fitted estimator that no rows were given to
+            if not hasattr(self, what) and hasattr(getattr(self, "estimator_", None), what):
+                setattr(self, what, getattr(self.estimator_, what))
+        if platt is None and summary.labelled:
+            for name, counts in zip(summary.groups, summary.counts, strict=True):
+                p, rows = expit(grid.middles), counts.sum(axis=0)
+                if _warn_if_biased(name, p, rows, int(counts[1].sum())):
+                    break
+        return self
+
+    def _check_groups(self, names: tuple[Hashable, ...]) -> None:
+        """Where training fixed the groups, rows must be of those, and of all of them."""
+        known = self._group_names()
+        if known is None:
+            return
+        match_groups(np.array(names, dtype=object), known, "group")
+        missing = [repr(name) for name in known if name not in names]
+        if missing:
+            raise InvalidInputError(
+                f"`group` must hold rows of every group that was trained on, got none of "
+                f"{', '.join(missing)}."
+            )
 
     def _score(self, X: Any, codes: Codes) -> NDArray[np.float64]:
         """Logits, recalibrated if that is wished."""
@@ -138,18 +249,21 @@ class ThresholdClassifier(DialClassifier):
 
 
 def _warn_if_biased(
-    logits: NDArray[Any], codes: Codes, positive: NDArray[np.bool_], names: tuple[Hashable, ...]
-) -> None:
-    """The path takes scores for log-odds: say so if a group's plainly are not, on the average."""
-    for a, name in enumerate(names):
-        p, share = expit(logits[codes == a].astype(np.float64)), positive[codes == a].mean()
-        off = float(p.mean() - share)
-        error = np.sqrt(max(float((p * (1.0 - p)).sum()), 1.0)) / len(p)
-        if abs(off) > max(MATERIAL, NOTICEABLE * error):
-            warn(
-                f"the scores of group {name!r} are biased: their mean probability is "
-                f"{p.mean():.3f}, the share of positive labels {share:.3f}. That costs accuracy "
-                "(not the tolerance); recalibrate='group' repairs it",
-                BiasedScoresWarning,
-            )
-            return
+    name: Hashable, p: NDArray[np.float64], rows: NDArray[Any], positive: int
+) -> bool:
+    """The path takes scores for log-odds: say so if a group's plainly are not, on the average.
+
+    ``rows`` are those with each probability ``p``, and ``positive`` those with a positive label.
+    """
+    n = float(rows.sum())
+    mean, share = float(p @ rows) / n, positive / n
+    error = np.sqrt(max(float((p * (1.0 - p)) @ rows), 1.0)) / n
+    biased = abs(mean - share) > max(MATERIAL, NOTICEABLE * error)
+    if biased:
+        warn(
+            f"the scores of group {name!r} are biased: their mean probability is "
+            f"{mean:.3f}, the share of positive labels {share:.3f}. That costs accuracy "
+            "(not the tolerance); recalibrate='group' repairs it",
+            BiasedScoresWarning,
+        )
+    return bool(biased)

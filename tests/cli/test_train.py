@@ -1,0 +1,313 @@
+"""``fairdial train``: the model is the one that Python would have trained."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import fairdial
+from fairdial import FairBayes
+from fairdial.cli.learners import METHODS, NETWORKS, boosting, logistic
+
+COMMON = ("--label", "decision", "--positive", "approve", "--drop", "number,half")
+FEATURES = ["sex", "job", "children", "owner", "income"]
+
+
+def rows(table: pd.DataFrame, *groups: str) -> pd.DataFrame:
+    """Features as the command line makes them, and groups."""
+    job = pd.Series([None if pd.isna(v) else v for v in table["job"]], dtype=object)
+    found = table[[name for name in FEATURES if name not in groups]]
+    found = found.assign(job=job, owner=table["owner"].astype("int64"))
+    return found.join(table[list(groups)])
+
+
+# ---- the same model ----------------------------------------------------------------------------
+
+
+def test_logistic_regression_is_the_one_of_python(
+    model: Path, old: pd.DataFrame, new: pd.DataFrame
+) -> None:
+    own = FairBayes(
+        logistic(),
+        tolerance=0.1,
+        pos_label="approve",
+        sensitive_column="region",
+        calibration=0.25,
+        random_state=0,
+    ).fit(rows(old, "region"), old["decision"])
+    found = fairdial.load(model)
+    assert found.tolerance == 0.1
+    assert found.classes_.tolist() == ["deny", "approve"]
+    assert found.label_name_ == "decision"
+    assert found.feature_names_in_.tolist() == FEATURES
+    X = rows(new, "region")
+    for wish in (0.02, 0.05, 1.0):
+        ours, theirs = (m.decision_function(X, tolerance=wish) for m in (own, found))
+        assert np.array_equal(ours, theirs)
+
+
+def test_boosting_with_intersections_is_the_one_of_python(
+    crossed: Path, old: pd.DataFrame, new: pd.DataFrame
+) -> None:
+    own = FairBayes(
+        boosting(["job"], 0),
+        criterion="equal_opportunity",
+        pos_label="approve",
+        sensitive_column=["region", "sex"],
+        calibration=0.25,
+        random_state=0,
+    ).fit(rows(old, "region", "sex"), old["decision"])
+    found = fairdial.load(crossed)
+    assert found.frontier_.groups == ("north & F", "north & M", "south & F", "south & M")
+    assert found.frontier_.to_json() == own.frontier_.to_json()
+    X = rows(new, "region", "sex")
+    assert np.array_equal(
+        found.decision_function(X, tolerance=0.2), own.decision_function(X, tolerance=0.2)
+    )
+
+
+def test_the_kind_of_file_makes_no_difference(place: Path, model: Path, answer: Any) -> None:
+    answer("train", place / "old.parquet", *COMMON, "--sensitive", "region", "--method",
+           "logistic", "--tolerance", 0.1, "--out", place / "same")  # fmt: skip
+    one, other = (fairdial.load(folder) for folder in (model, place / "same"))
+    assert one.frontier_.to_json() == other.frontier_.to_json()
+    assert one.feature_dtypes_ == other.feature_dtypes_
+
+
+def test_what_is_told_is_the_frontier(place: Path, answer: Any) -> None:
+    out = place / "told"
+    told = answer("train", place / "old.csv", *COMMON, "--sensitive", "region", "--method",
+                  "logistic", "--seed", 3, "--calibration", 0.4, "--out", out)  # fmt: skip
+    found = fairdial.load(out)
+    frontier = found.frontier_
+    assert told["hash"] == found.model_hash_
+    assert told["model"] == str(out)
+    assert told["features"] == FEATURES
+    assert told["sensitive"] == ["region"]
+    assert told["positive"] == "approve"
+    assert told["rows"] == 1600
+    assert told["calibration_rows"] == frontier.rows.sum() == pytest.approx(640, abs=4)
+    assert [line["tolerance"] for line in told["frontier"]][-1] == frontier.gap[0]
+    for line in told["frontier"]:
+        if not line["feasible"]:
+            assert line["gap"] == frontier.gap.min()
+            continue
+        point = frontier.at(line["tolerance"])
+        assert line["accuracy"] == point.accuracy
+        assert line["gap"] == point.gap <= line["tolerance"]
+        assert [g["group"] for g in line["groups"]] == ["north", "south"]
+        assert [g["selection_rate"] for g in line["groups"]] == point.selection_rate.tolist()
+        assert [g["threshold"] for g in line["groups"]] == point.thresholds.tolist()
+        assert [g["selected"] for g in line["groups"]] == point.selected.sum(axis=0).tolist()
+
+
+@pytest.mark.parametrize("method", NETWORKS)
+def test_a_network_of_every_method_is_trained_and_saved(
+    method: str, place: Path, answer: Any
+) -> None:
+    out = place / method
+    told = answer("train", place / "old.csv", *COMMON, "--sensitive", "region", "--method", method,
+                  "--epochs", 1, "--members", 1, "--out", out)  # fmt: skip
+    found = fairdial.load(out)
+    network = found.estimator if method == "fairbayes" else found.network
+    assert (network.epochs, network.members, network.verbose) == (1, 1, False)
+    assert type(found).__name__.lower() == method
+    decided = answer("predict", out, place / "new.csv", "--tolerance", 1, "--out", f"{out}.csv")
+    assert decided["rows"] == 700
+    assert told["method"] == method
+
+
+def test_settings_reach_the_estimator(place: Path, answer: Any) -> None:
+    answer("train", place / "old.csv", *COMMON, "--sensitive", "region", "--method", "logistic",
+           "--criterion", "predictive_equality", "--min-count", 12, "--recalibrate", "--seed", 5,
+           "--out", place / "set")  # fmt: skip
+    found = fairdial.load(place / "set")
+    assert found.get_params(deep=False) | {"estimator": None} == {
+        "estimator": None,
+        "criterion": "predictive_equality",
+        "tolerance": 0.0,
+        "recalibrate": "group",
+        "prefit": False,
+        "per_group": False,
+        "calibration": 0.25,
+        "cv": None,
+        "predict_method": "auto",
+        "pos_label": "approve",
+        "sensitive_column": "region",
+        "min_count": 12,
+        "random_state": 5,
+    }
+    assert found.platt_ is not None
+
+
+# ---- labels and columns ------------------------------------------------------------------------
+
+
+def write(folder: Path, table: pd.DataFrame) -> Path:
+    path = folder / "table.csv"
+    table.to_csv(path, index=False)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("labels", "given", "positive"),
+    [
+        ((0, 1), None, 1),
+        ((0, 1), "0", 0),
+        ((1.0, 2.0), "1.00", 1.0),
+        ((False, True), "False", False),
+    ],
+)
+def test_labels_of_any_kind_and_the_positive_one(
+    labels: tuple[Any, Any], given: str | None, positive: Any, old: pd.DataFrame, tmp_path: Path,
+    answer: Any,
+) -> None:  # fmt: skip
+    y = np.where(old["decision"] == "approve", labels[1], labels[0])
+    path = write(tmp_path, old[["income", "region"]].assign(y=y))
+    chosen = () if given is None else ("--positive", given)
+    told = answer("train", path, "--label", "y", "--sensitive", "region", "--method", "logistic",
+                  *chosen, "--out", tmp_path / "m")  # fmt: skip
+    assert told["positive"] == positive
+    assert fairdial.load(tmp_path / "m").classes_[1] == positive
+    scored = answer("evaluate", tmp_path / "m", path, "--tolerance", 1)
+    assert scored["accuracy"] > 0.6
+
+
+def test_a_text_label_that_is_taken_by_default_is_told(place: Path, shell: Any) -> None:
+    found = shell("train", place / "old.csv", "--label", "decision", "--sensitive", "region",
+                  "--method", "logistic", "--out", place / "greater")  # fmt: skip
+    assert "Warning: --positive was not given: 'deny'" in found.stderr
+    assert "Warning: 'number' has another value in every row" in found.stderr
+    assert "Selected means decision = 'deny'" in found.stdout
+
+
+def test_whole_numbers_and_truth_values_may_be_missing_in_parquet(
+    old: pd.DataFrame, new: pd.DataFrame, tmp_path: Path, answer: Any
+) -> None:
+    def holed(table: pd.DataFrame) -> pd.DataFrame:
+        gone = np.arange(len(table)) % 50 == 0
+        return table[["region", "decision", "income"]].assign(
+            children=table["children"].astype("Int64").mask(gone),
+            owner=table["owner"].astype("boolean").mask(gone),
+            job=table["job"].astype("category"),
+        )
+
+    holed(old).to_parquet(tmp_path / "old.parquet")
+    holed(new).to_parquet(tmp_path / "new.parquet")
+    holed(new).to_csv(tmp_path / "new.csv", index=False)
+    answer("train", tmp_path / "old.parquet", "--label", "decision", "--positive", "approve",
+           "--sensitive", "region", "--out", tmp_path / "m")  # fmt: skip
+    parts = []
+    for kind in ("csv", "parquet"):
+        answer("predict", tmp_path / "m", tmp_path / f"new.{kind}", "--tolerance", 0.1, "--out",
+               tmp_path / f"{kind}.parquet")  # fmt: skip
+        parts.append(pd.read_parquet(tmp_path / f"{kind}.parquet"))
+    pd.testing.assert_frame_equal(*parts)
+
+
+# ---- mistakes ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("changed", "told"),
+    [
+        (["--label", "decison"], "'decision'; got 'decison'. Did you mean 'decision'?"),
+        (["--label", "children"], "'children' must hold two values, got 4: 0, 1, 2, 3."),
+        (["--label", "half"], "'half' must hold texts, whole numbers or truth values, got 0.5."),
+        (["--label", "job"], "'job' must hold a label in every row"),
+        (["--label", "region"], "must name different columns, got 'region' twice"),
+        (["--sensitive", "Region"], "got 'Region'. Did you mean 'region'?"),
+        (["--sensitive", "region,zzz"], "--sensitive must be among the columns 'number',"),
+        (["--sensitive", "job"], "'job' must tell the group of every row"),
+        (["--drop", "numbr"], "Did you mean 'number'?"),
+        (["--positive", "yes"], "--positive must be one of the labels 'approve' and 'deny'"),
+        (["--epochs", "3"], "--epochs is for networks"),
+        (["--method", "epo", "--recalibrate"], "--recalibrate is for methods with thresholds"),
+        (["--method", "forest"], "'forest' is not one of"),
+        (["--criterion", "equal"], "'equal' is not one of"),
+        (["--tolerance", "1.3"], "1.3 is not in the range 0<=x<=1"),
+        (["--tolerance", "nan"], "`tolerance` must lie in [0, 1], got nan"),
+        (["--min-count", "900"], "at least min_count=900 calibration rows"),
+        (["--drop", "region"], "must name different columns, got 'region' twice"),
+    ],
+)  # fmt: skip
+def test_mistakes_end_with_two_and_say_what_is_wrong(
+    changed: list[str], told: str, place: Path, shell: Any
+) -> None:
+    given = ["train", place / "old.csv", "--label", "decision", "--sensitive", "region",
+             "--method", "logistic", "--out", place / "never"]  # fmt: skip
+    for option, value in zip(changed[::2], [*changed[1::2], None], strict=False):
+        if option in given and value is not None:
+            given[given.index(option) + 1] = value
+        else:
+            given += [option] if value is None else [option, value]
+    found = shell(*given, code=2)
+    assert told in " ".join(found.stderr.split())
+    assert found.stdout == ""
+    assert not (place / "never").exists()
+
+
+def test_a_model_is_replaced_only_if_that_is_wished(place: Path, shell: Any) -> None:
+    out = place / "twice"
+    given = ("train", place / "old.csv", *COMMON, "--sensitive", "region", "--method", "logistic",
+             "--out", out)  # fmt: skip
+    shell(*given)
+    assert "is there already; --overwrite replaces it" in shell(*given, code=2).stderr
+    shell(*given, "--overwrite", "--seed", 1)
+    assert fairdial.load(out).random_state == 1
+    (out / "diary.txt").write_text("mine")
+    assert "'diary.txt'" in shell(*given, "--overwrite", code=2).stderr
+    assert (out / "diary.txt").exists()
+
+
+def test_every_method_is_documented_by_the_help(shell: Any) -> None:
+    text = " ".join(shell("train", "--help").output.split())
+    assert all(f"{method}" in text for method in METHODS)
+    assert "Why boosting is the default" in text
+
+
+# ---- processes ---------------------------------------------------------------------------------
+
+
+def test_under_torchrun_only_networks_are_trained(
+    place: Path, shell: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    found = shell("train", place / "old.csv", *COMMON, "--sensitive", "region", "--out",
+                  place / "never", code=2)  # fmt: skip
+    assert "must be a network" in found.stderr
+
+
+@pytest.mark.skipif(os.name == "nt", reason="needs SIGINT")
+def test_an_interrupted_training_ends_with_130_and_saves_nothing(place: Path) -> None:
+    command = [sys.executable, "-m", "fairdial", "train", str(place / "old.csv"), *COMMON,
+               "--sensitive", "region", "--method", "fairbayes", "--members", "400", "--epochs",
+               "9999", "--out", str(place / "never")]  # fmt: skip
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    assert process.stderr is not None
+    assert process.stderr.readline().startswith("Training fairbayes on 1,600 rows")
+    time.sleep(0.5)
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=120)
+    assert process.returncode == 130, err
+    assert err.strip() == "Interrupted: nothing was written."
+    assert out == ""
+    assert not (place / "never").exists()
+
+
+def test_json_of_a_fresh_process_is_all_that_is_on_stdout(place: Path) -> None:
+    command = [sys.executable, "-m", "fairdial", "train", str(place / "old.csv"), *COMMON,
+               "--sensitive", "region", "--out", str(place / "boosted"), "--json"]  # fmt: skip
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert json.loads(done.stdout)["method"] == "boosting"
+    assert "The model is in" in done.stderr
