@@ -154,6 +154,10 @@ class DialClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
                 "array.reshape(1, -1) if it is a single row."
             )
         validate_data(self, X, skip_check_array=True, reset=reset)
+        if reset:
+            self.__dict__.pop("feature_dtypes_", None)
+            if isinstance(X, pd.DataFrame) and X.columns.is_unique:
+                self.feature_dtypes_ = X.dtypes.to_dict()
         return X
 
     def _codes(self, sensitive_features: Any, n_rows: int) -> Codes:
@@ -223,6 +227,7 @@ class DialClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
             all rows are one group: a plain classifier.
         """
         with self._all_or_nothing():
+            self.__dict__.pop("model_hash_", None)  # it was a saved model's: this is another
             return self._fit(X, y, sensitive_features)
 
     @abstractmethod
@@ -251,7 +256,9 @@ class DialClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
         if sensitive is None and len(self._dialled_groups()) > 1:
             raise InvalidInputError("`sensitive_features` must be given, as it was before.")
         positive = None if y is None else self._labels(y)
-        return self._calibrate(X, positive, sensitive, "declared")
+        self._calibrate(X, positive, sensitive, "declared")
+        self.__dict__.pop("model_hash_", None)  # it was a saved model's: this is another
+        return self
 
     def _check_scorer(self) -> None:
         check_is_fitted(self, "scorer_")
@@ -392,7 +399,22 @@ class DialClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
         Returns
         -------
         str
-            The model's hash, which ``model_hash_`` of the loaded model is, too.
+            The model's hash: SHA-256 of the manifest, and ``model_hash_`` of the loaded model.
+
+        Examples
+        --------
+        >>> import tempfile
+        >>> from sklearn.linear_model import LogisticRegression
+        >>> import fairdial
+        >>> from fairdial.datasets import make_gaussian
+        >>> sample = make_gaussian(5000, random_state=0)
+        >>> dial = fairdial.FairBayes(LogisticRegression(), per_group=True, random_state=0)
+        >>> dial = dial.fit(sample.X, sample.y, sensitive_features=sample.groups)
+        >>> with tempfile.TemporaryDirectory() as place:
+        ...     name = dial.save(f"{place}/dial", key=b"sixteen bytes or more")
+        ...     again = fairdial.load(f"{place}/dial", key=b"sixteen bytes or more")
+        >>> again.model_hash_ == name
+        True
         """
         return save_model(self, folder, overwrite=overwrite, key=key)
 

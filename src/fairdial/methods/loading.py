@@ -3,21 +3,33 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
 import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from sklearn.utils.validation import check_is_fitted
 
 from fairdial.criteria import criterion as find_criterion
 from fairdial.encoders import TableEncoder
-from fairdial.errors import FairdialError, InvalidInputError, MissingExtraError, ModelFileError
+from fairdial.errors import (
+    FairdialError,
+    FairdialWarning,
+    InvalidInputError,
+    MissingExtraError,
+    ModelFileError,
+    warn,
+)
 from fairdial.methods.base import DialClassifier
 from fairdial.methods.epo import EPO
 from fairdial.methods.fairbayes import FairBayes
 from fairdial.methods.fairbinn import FairBiNN
+from fairdial.methods.families import FamilyClassifier
 from fairdial.methods.gfb import GFB
 from fairdial.methods.network import Network, torch_module
-from fairdial.methods.saving import ENCODER, FRONTIER, LEARNED, OBJECTS, TABLES, WEIGHTS
+from fairdial.methods.saving import ENCODER, FRAMES, FRONTIER, OBJECTS, TABLES, WEIGHTS
+from fairdial.methods.thresholds import ThresholdClassifier
 from fairdial.methods.yoto import YOTO, Condition
 from fairdial.persistence.folder import MANIFEST, Key, Stored, read_folder
 from fairdial.persistence.frontiers import frontier_from_arrays
@@ -28,6 +40,7 @@ from fairdial.scorers import AveragedScorer, PlattMap, SklearnScorer, find_metho
 METHODS: dict[str, type[DialClassifier]] = {
     method.__name__: method for method in (EPO, FairBayes, FairBiNN, GFB, YOTO)
 }
+SCORERS = {"EPO": "runs", "FairBiNN": "runs", "YOTO": "film"}  # the others': one net
 BROKEN = (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RuntimeError)
 
 
@@ -53,7 +66,8 @@ def load(
         Types of a scikit-learn estimator that are allowed besides those on the library's list;
         the error names those that are missing.
     trunk : torch Module or callable, optional
-        Makes the network's trunk, where that is a module of your own.
+        What ``Network(trunk=...)`` took, where that is a module of your own: its weights are in
+        the folder, its code is not.
 
     Returns
     -------
@@ -86,123 +100,120 @@ def load(
         raise InvalidInputError(f"`trusted` must be a list of type names, got {trusted!r}.")
     stored = read_folder(folder, key=key)
     try:
-        return _Reader(stored, trusted, trunk).model()
+        objects: dict[str, Any] = {}
+        if OBJECTS in stored.files:
+            objects = read_objects(stored.files[OBJECTS], OBJECTS, trusted)
+        return _Reader(stored, objects, trunk).model()
     except (ModelFileError, MissingExtraError):
         raise
     except BROKEN as error:
-        if isinstance(error, InvalidInputError) and str(error).startswith("`trunk`"):
-            raise
-        told = (
-            str(error) if isinstance(error, FairdialError) else f"{type(error).__name__}: {error}"
-        )
+        told = str(error) if isinstance(error, FairdialError) else repr(error)
         raise ModelFileError(
             f"`{MANIFEST}` must tell of a model that its files hold, got something else ({told})."
         ) from error
 
 
 class _Reader:
-    """A stored model that becomes an estimator."""
+    """A stored model that becomes an estimator; LookupError, TypeError, ...: it is none."""
 
-    def __init__(self, stored: Stored, trusted: Sequence[str], trunk: Any) -> None:
-        self.stored, self.manifest, self.trunk = stored, stored.manifest, trunk
-        self.objects: dict[str, Any] = {}
-        if OBJECTS in stored.files:
-            self.objects = read_objects(stored.files[OBJECTS], OBJECTS, trusted)
+    def __init__(self, stored: Stored, objects: dict[str, Any], trunk: Any) -> None:
+        self.files, self.manifest = stored.files, stored.manifest
+        self.hash, self.objects, self.trunk = stored.hash, objects, trunk
 
     def model(self) -> DialClassifier:
-        manifest = self.manifest
-        kind = METHODS[manifest["method"]]
-        packed = manifest["parameters"]
-        if set(packed) != set(kind().get_params(deep=False)):
-            raise ValueError(f"other parameters than {kind.__name__} has")
-        model = kind(**{name: unpack(value, self.unpack) for name, value in packed.items()})
-        model.classes_ = unpack(manifest["classes"])
-        if not isinstance(model.classes_, np.ndarray) or len(set(model.classes_.tolist())) != 2:
-            raise ValueError("labels that aren't two")
-        self.features(model)
-        model.trained_groups_ = unpack(manifest["groups"])
+        """The estimator."""
+        model: DialClassifier = self.unfitted()
+        model.classes_ = unpack(self.manifest["classes"])
+        _claim(_is_array(model.classes_) and len(set(model.classes_.tolist())) == 2, "two labels")
+        for name, value in _features(self.manifest["features"]).items():
+            setattr(model, name, value)
+        groups = unpack(self.manifest["groups"])
+        _claim(groups is None or type(groups) is tuple, "groups")
+        if groups is not None or isinstance(model, FairBayes):
+            model.trained_groups_ = groups
         self.scorer(model)
-        for name, value in manifest["learned"].items():
-            if name not in LEARNED:
-                raise ValueError(f"{name!r}, which no model learns")
-            setattr(model, name, unpack(value))
-        for name, table in self.json(TABLES).items() if TABLES in self.stored.files else ():
-            setattr(model, name, None if table is None else unpack_table(table))
         self.frontier(model)
-        model.model_hash_ = self.stored.hash
+        for name, table in self.tables().items():
+            setattr(model, name, table)
+        model.model_hash_ = self.hash
         return model
+
+    def unfitted(self) -> Any:
+        """An estimator with the parameters of the saved one."""
+        kind, packed = METHODS[self.manifest["method"]], self.manifest["parameters"]
+        _claim(set(packed) == set(kind().get_params(deep=False)), f"parameters of {kind.__name__}")
+        return kind(**{name: unpack(value, self.unpack) for name, value in packed.items()})
 
     def unpack(self, data: dict[str, Any]) -> Any:
         """Parameters that aren't plain."""
         ((kind, content),) = data.items()
-        if kind == "$criterion":
-            return find_criterion(content)
-        if kind == "$table_encoder":
-            return TableEncoder(**{name: unpack(value) for name, value in content.items()})
-        if kind == "$object":
-            return self.objects[content]
-        if kind != "$network":
-            raise ValueError(f"a value of unknown type {kind!r}")
-        params = {name: unpack(value, self.unpack) for name, value in content.items()}
-        return Network(**params)
+        makers: dict[str, Callable[[], Any]] = {
+            "$criterion": lambda: find_criterion(content),
+            "$network": lambda: Network(**{k: unpack(v, self.unpack) for k, v in content.items()}),
+            "$object": lambda: self.objects[content],
+            "$table_encoder": lambda: TableEncoder(**{k: unpack(v) for k, v in content.items()}),
+        }
+        return makers[kind]()
 
-    def json(self, name: str) -> Any:
-        """What a file of JSON says."""
-        return read_json(self.stored.files[name], name)
-
-    def features(self, model: Any) -> None:
-        """The columns that the model expects."""
-        told = self.manifest["features"]
-        count, names = told["count"], told["names"]
-        if count is not None:
-            model.n_features_in_ = int(count)
-        if names is not None:
-            model.feature_names_in_ = np.array(names, dtype=object)
-            if len(names) != count:
-                raise ValueError("another number of features than names")
+    # ---- what scores ---------------------------------------------------------------------------
 
     def scorer(self, model: Any) -> None:
-        """What scores."""
+        """Set what scores."""
         told = self.manifest["scorer"]
         if told["kind"] == "estimators":
+            _claim(isinstance(model, FairBayes), "a scorer of the method's kind")
             self.estimators(model, told)
             return
-        network = self.network(model)
-        nets = torch_module("saving").nets_from_arrays(
-            told["nets"], self.stored.files[WEIGHTS], WEIGHTS, self.trunk
-        )
+        wanted = SCORERS.get(self.manifest["method"], "net")
+        _claim(told["kind"] == wanted, "a scorer of the method's kind")
+        nets = self.nets(model, told["nets"])
         model.encoder_ = self.encoder(told["encoder"])
-        fitting, scoring = torch_module("fitting"), torch_module("scorer")
-        device = fitting.find_device(network.device)
+        _check_nets(nets, model.trained_groups_, model.encoder_, wanted)
+        device = _device(_network(model))
         nets = [net.to(device) for net in nets]
-        encode = fitting.Inputs(model.encoder_, device)
-        if told["kind"] == "runs":
-            model.nets_ = nets
-            settings = unpack(self.manifest["learned"]["settings_"])
-            model.scorer_ = scoring.RunsScorer(nets, settings, encode)
+        encode = torch_module("fitting").Inputs(model.encoder_, device)
+        scoring = torch_module("scorer")
+        model.best_epoch_ = unpack(told["best_epoch"])
+        if wanted == "runs":
+            model.nets_, model.settings_ = nets, unpack(told["settings"])
+            _claim(len(model.settings_) == sum(net.runs for net in nets), "a net for each setting")
+            model.scorer_ = scoring.RunsScorer(nets, model.settings_, encode)
             return
         (model.net_,) = nets
-        if told["kind"] == "film":
+        if wanted == "film":
             condition = Condition(**told["condition"])
+            _claim(condition.kind in ("raw", "log") and 0 < condition.low < condition.high, "range")
             model.scorer_ = scoring.FilmScorer(model.net_, condition, encode)
         else:
             model.scorer_ = scoring.NetScorer(model.net_, encode)
 
-    def network(self, model: Any) -> Network:
-        """The network's settings, with the trunk that was given."""
-        network: Network | None = model.estimator if isinstance(model, FairBayes) else model.network
-        if network is None:
-            return Network()
-        network.trunk = self.trunk
-        return network
+    def nets(self, model: Any, told: list[dict[str, Any]]) -> list[Any]:
+        """The networks; the parameters get their trunk back, if there is one."""
+        saving = torch_module("saving")
+        own = saving.needs_trunk(told)
+        if own is None and self.trunk is not None:
+            raise ModelFileError("`trunk` must be left out: the model's is the library's, got one.")
+        if own is not None and self.trunk is None:
+            raise ModelFileError(
+                f"`{WEIGHTS}` holds the weights of a trunk of your own, {own}, and files bring no "
+                "code: load(..., trunk=...) takes what Network(trunk=...) took."
+            )
+        trunk = self.trunk or saving.library_trunk(told)
+        if trunk is not None:
+            _network(model).trunk = trunk
+        return saving.nets_from_arrays(told, self.files[WEIGHTS], WEIGHTS, trunk)  # type: ignore[no-any-return]
 
     def estimators(self, model: Any, told: dict[str, Any]) -> None:
-        """Estimators of scikit-learn."""
-        method = told["method"]
-        parts = self.objects["fitted"]
+        """Estimators of scikit-learn: one, one for each group, or those of folds."""
+        method, parts = told["method"], self.objects["fitted"]
+        sizes = {len(part) for part in parts}
+        groups = len(model.trained_groups_ or (0,))
+        _claim(sizes == {groups if model.per_group else 1}, "an estimator for each group")
         every = [estimator for part in parts for estimator in part]
         for estimator in every:
             find_method(estimator, method)
+            if hasattr(estimator, "__sklearn_tags__"):
+                check_is_fitted(estimator)
         scorers = [SklearnScorer(p, positive=model.classes_[1], method=method) for p in parts]
         if told["averaged"]:
             model.scorer_, model.estimator_ = AveragedScorer(scorers), every
@@ -212,17 +223,120 @@ class _Reader:
 
     def encoder(self, kind: str | None) -> Any:
         """How rows become inputs."""
-        if kind == "table":
-            return TableEncoder.from_json(self.stored.files[ENCODER].decode())
-        return None if kind is None else self.objects["encoder"]
+        if kind != "table":
+            return None if kind is None else self.objects["encoder"]
+        read_json(self.files[ENCODER], ENCODER)  # refuses what from_json may not
+        try:
+            return TableEncoder.from_json(self.files[ENCODER].decode())
+        except InvalidInputError as error:
+            raise ModelFileError(f"`{ENCODER}` must hold a table encoder: {error}") from error
+
+    def tables(self) -> dict[str, Any]:
+        """How training went."""
+        if TABLES not in self.files:
+            return {}
+        found = read_json(self.files[TABLES], TABLES)
+        try:
+            _claim(set(found) <= set(FRAMES), "known tables")
+            return {k: None if v is None else unpack_table(v) for k, v in found.items()}
+        except BROKEN as error:
+            raise ModelFileError(f"`{TABLES}` must hold tables, got others ({error!r}).") from error
+
+    # ---- the dial ------------------------------------------------------------------------------
 
     def frontier(self, model: Any) -> None:
-        """The frontier, and recalibration, if the model was calibrated."""
+        """Set the frontier, and recalibration, if the model was calibrated."""
         told, platt = self.manifest["frontier"], self.manifest["platt"]
-        if told is not None:
-            model.frontier_ = frontier_from_arrays(told, self.stored.files[FRONTIER], FRONTIER)
-        if hasattr(model, "recalibrate"):
-            model.platt_ = None
-        if platt is not None:
-            lines = unpack(platt["slope"]), unpack(platt["intercept"])
-            model.platt_ = PlattMap(*lines, unpack(platt["groups"]))
+        if isinstance(model, ThresholdClassifier):
+            model.platt_ = None if platt is None else _platt(platt)
+        if told is None:
+            return
+        found = frontier_from_arrays(told, self.files[FRONTIER], FRONTIER)
+        fits = found.measured == isinstance(model, FamilyClassifier)
+        if getattr(model, "trained_groups_", None) is not None:
+            fits &= len(found.groups) == len(model.trained_groups_)
+        if hasattr(model, "settings_"):
+            fits &= bool(np.isin(found.setting, model.settings_).all())
+        if getattr(model, "platt_", None) is not None:
+            fits &= model.platt_.names == found.groups
+        if not fits:
+            raise ModelFileError(f"`{FRONTIER}` must be the frontier of this model, got another's.")
+        model.frontier_ = found
+
+
+# ---- parts -------------------------------------------------------------------------------------
+
+
+def _claim(holds: Any, what: str) -> None:
+    if not holds:
+        raise ValueError(f"something else than {what}")
+
+
+def _is_array(value: Any) -> bool:
+    return isinstance(value, np.ndarray)
+
+
+def _network(model: Any) -> Network:
+    """The network's settings; a model without any has the default's."""
+    network = model.estimator if isinstance(model, FairBayes) else model.network
+    found = Network() if network is None else network
+    _claim(isinstance(found, Network), "a network")
+    return found
+
+
+def _device(network: Network) -> Any:
+    """Where the network runs: where it was trained, if there is such a place here."""
+    find = torch_module("fitting").find_device
+    try:
+        return find(network.device)
+    except InvalidInputError:
+        warn(
+            f"the model was trained on the device {network.device!r}, which isn't here: it is "
+            "loaded to the CPU",
+            FairdialWarning,
+        )
+        return find("cpu")
+
+
+def _check_nets(nets: list[Any], groups: tuple[Hashable, ...], encoder: Any, kind: str) -> None:
+    """Nets for these groups, and for what the encoder gives."""
+    for net in nets:
+        _claim(net.groups == len(groups), "nets for each group")
+        _claim((net.film is not None) == (kind == "film"), "nets of the method's kind")
+        layers = getattr(net.trunk, "layers", None)
+        if layers is not None and isinstance(encoder, TableEncoder):
+            width = encoder.n_features_out_ + (net.groups if net.shared else 0)
+            _claim(layers[0].weight.shape[1] == width, "as many features as the encoder gives")
+
+
+def _features(told: dict[str, Any]) -> dict[str, Any]:
+    """The columns that the model expects: numbers, names, types."""
+    found: dict[str, Any] = {}
+    if told["count"] is not None:
+        _claim(type(told["count"]) is int and told["count"] > 0, "a number of features")
+        found["n_features_in_"] = told["count"]
+    if told["names"] is not None:
+        names = told["names"]
+        _claim(len(names) == told["count"] and all(type(n) is str for n in names), "names")
+        found["feature_names_in_"] = np.array(names, dtype=object)
+    if told["dtypes"] is not None:
+        found["feature_dtypes_"] = {unpack(name): _dtype(kind) for name, kind in told["dtypes"]}
+    return found
+
+
+def _dtype(told: Any) -> Any:
+    if isinstance(told, dict):
+        return pd.CategoricalDtype([unpack(v) for v in told["categories"]], told["ordered"])
+    try:
+        return pd.api.types.pandas_dtype(told)
+    except ImportError:  # a type of a library that isn't here
+        return np.dtype(object)
+
+
+def _platt(told: dict[str, Any]) -> PlattMap:
+    slope: NDArray[np.float64] = unpack(told["slope"])
+    intercept: NDArray[np.float64] = unpack(told["intercept"])
+    groups = unpack(told["groups"])
+    _claim(slope.shape == intercept.shape == (len(groups),), "a line for each group")
+    _claim(np.isfinite([slope, intercept]).all() and (slope > 0).all(), "rising lines")
+    return PlattMap(slope, intercept, groups)

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import platform
 from importlib import metadata
 from typing import Any
@@ -27,7 +28,6 @@ FRONTIER, WEIGHTS = "frontier.safetensors", "weights.safetensors"
 ENCODER, TABLES = "encoder.json", "tables.json"
 OBJECTS, CARD = "objects.skops", "MODEL_CARD.md"
 KINDS = {"NetScorer": "net", "RunsScorer": "runs", "FilmScorer": "film"}
-LEARNED = ("best_epoch_", "settings_")
 FRAMES = ("history_", "spanned_", "search_")
 UNSAVED = ("trunk", "callbacks", "checkpoint")  # of a network: code, and places on this machine
 LIBRARIES = ("numpy", "pandas", "safetensors", "scikit-learn", "scipy", "skops", "torch")
@@ -36,7 +36,7 @@ LIBRARIES = ("numpy", "pandas", "safetensors", "scikit-learn", "scipy", "skops",
 def save_model(model: Any, folder: Any, *, overwrite: bool = False, key: Key = None) -> str:
     """Write a fitted estimator to a folder; gives the model's hash."""
     manifest, files = describe_model(model)
-    files[CARD] = model_card(model).encode()
+    files[CARD] = model_card(model).encode(errors="backslashreplace")
     return write_folder(folder, manifest, files, overwrite=overwrite, key=key)
 
 
@@ -61,10 +61,9 @@ def describe_model(model: Any) -> tuple[dict[str, Any], dict[str, bytes]]:
         "scorer": parcel.scorer(model),
         "platt": _platt(model),
         "frontier": parcel.frontier(model),
-        "learned": {name: pack(getattr(model, name)) for name in LEARNED if hasattr(model, name)},
     }
     parcel.tables(model)
-    return manifest | {"trusted": parcel.close()}, parcel.files
+    return manifest | {"untrusted_types": parcel.close()}, parcel.files
 
 
 class _Parcel:
@@ -99,7 +98,14 @@ class _Parcel:
         kind = KINDS[type(scorer).__name__]
         nets = model.nets_ if kind == "runs" else [model.net_]
         told, self.files[WEIGHTS] = torch_module("saving").nets_to_arrays(nets)
-        found = {"kind": kind, "nets": told, "encoder": self.encoder(model.encoder_)}
+        found = {
+            "kind": kind,
+            "nets": told,
+            "encoder": self.encoder(model.encoder_),
+            "best_epoch": pack(model.best_epoch_),
+        }
+        if kind == "runs":
+            found["settings"] = pack(model.settings_)
         if kind == "film":
             found["condition"] = vars(scorer.condition)
         return found
@@ -143,13 +149,16 @@ def _features(model: Any) -> dict[str, Any]:
     return {
         "count": getattr(model, "n_features_in_", None),
         "names": None if names is None else [str(name) for name in names],
-        "dtypes": None if types is None else {name: _dtype(kind) for name, kind in types.items()},
+        "dtypes": None if types is None else [[pack(n), _dtype(t)] for n, t in types.items()],
     }
 
 
 def _dtype(kind: Any) -> Any:
+    """A column's type: its name, or its categories where they are plain."""
     if isinstance(kind, pd.CategoricalDtype):
-        return {"categories": [pack(v) for v in kind.categories], "ordered": bool(kind.ordered)}
+        with contextlib.suppress(InvalidInputError):
+            values = [pack(value) for value in kind.categories.tolist()]
+            return {"categories": values, "ordered": bool(kind.ordered)}
     return str(kind)
 
 

@@ -2,7 +2,7 @@
 
 Widths are those of the weights, so nothing is built that the file doesn't hold. A trunk of the
 user's own is code, which no file brings: it is made anew by the user's function, and takes the
-weights. The library's own trunks are in :data:`TRUNKS`.
+weights in. The library's own trunks are in :data:`TRUNKS`.
 """
 
 from __future__ import annotations
@@ -16,13 +16,19 @@ from safetensors import SafetensorError
 from safetensors import torch as safetensors
 from torch import Tensor, nn
 
-from fairdial.errors import InvalidInputError, ModelFileError
+from fairdial.errors import ModelFileError
 from fairdial.nn.nets import DialNet, Film, Head, MLPTrunk, ModuleStack
+from fairdial.persistence.values import pack, unpack
 
-# The library's own trunks by name. Such a class has ``spec()``: its constructor's arguments, plain.
+# The library's own trunks by name. Such a class has ``spec()``: the arguments of its constructor, a
+# dict of plain values.
 TRUNKS: dict[str, type[nn.Module]] = {}
 
 Weights = dict[str, Tensor]
+BROKEN = (SafetensorError, LookupError, TypeError, ValueError, RuntimeError, OverflowError)
+
+
+# ---- writing -----------------------------------------------------------------------------------
 
 
 def nets_to_arrays(nets: Sequence[DialNet]) -> tuple[list[dict[str, Any]], bytes]:
@@ -51,16 +57,31 @@ def _tell_trunk(trunk: nn.Module) -> dict[str, Any]:
         norm = trunk.norms is not None
         return {"kind": "layers", "norm": norm, "dropout": trunk.dropout, "bare": trunk.bare}
     assert isinstance(trunk, ModuleStack)
-    kind = type(trunk.nets[0])
+    module = trunk.nets[0]
     for name, known in TRUNKS.items():
-        if kind is known:
-            return {"kind": "library", "name": name, "arguments": trunk.nets[0].spec()}  # type: ignore[operator]
+        if type(module) is known:
+            arguments = {k: pack(v) for k, v in module.spec().items()}  # type: ignore[operator]
+            return {"kind": "library", "name": name, "arguments": arguments}
+    kind = type(module)
     return {"kind": "own", "type": f"{kind.__module__}.{kind.__qualname__}"}
 
 
-def library_trunk(words: dict[str, Any]) -> Callable[[], nn.Module]:
-    """What makes one of the library's own trunks."""
-    return partial(TRUNKS[words["name"]], **words["arguments"])
+# ---- reading -----------------------------------------------------------------------------------
+
+
+def needs_trunk(told: Sequence[dict[str, Any]]) -> str | None:
+    """The type of the user's own trunk, where the nets have one."""
+    kinds = [net["trunk"] for net in told]
+    return next((str(words["type"]) for words in kinds if words["kind"] == "own"), None)
+
+
+def library_trunk(told: Sequence[dict[str, Any]]) -> Callable[[], nn.Module] | None:
+    """What makes the nets' trunk, where it is one of the library's own modules."""
+    words = told[0]["trunk"]
+    if words["kind"] != "library":
+        return None
+    arguments = {name: unpack(value) for name, value in words["arguments"].items()}
+    return partial(TRUNKS[words["name"]], **arguments)
 
 
 def nets_from_arrays(
@@ -77,90 +98,104 @@ def nets_from_arrays(
     file : str
         Where they come from, for errors.
     trunk : Module or callable, optional
-        Makes the trunk, where it is the user's own.
+        Makes the trunk, where it is a module.
     """
     try:
-        weights = dict(safetensors.load(body))
-    except SafetensorError as error:
-        raise ModelFileError(f"`{file}` must be safetensors, got others ({error}).") from error
-    parts: list[Weights] = [{} for _ in told]
+        parts = _divide(dict(safetensors.load(body)), len(told), file)
+        return [_build(one, part, file, trunk) for one, part in zip(told, parts, strict=True)]
+    except ModelFileError:
+        raise
+    except BROKEN as error:
+        raise ModelFileError(
+            f"`{file}` must hold the weights of the nets that the manifest tells of, got something "
+            f"else ({type(error).__name__}: {error})."
+        ) from error
+
+
+def _divide(weights: Weights, count: int, file: str) -> list[Weights]:
+    """The weights of each net; all are numbers."""
+    parts: list[Weights] = [{} for _ in range(count)]
     for name, tensor in weights.items():
         place, _, entry = name.partition("/")
-        if not place.isdecimal() or int(place) >= len(parts):
-            raise ModelFileError(f"`{file}` must hold weights of {len(parts)} nets, got {name!r}.")
         own = entry.startswith("trunk.nets.")  # may hold infinities on purpose
         if bool(tensor.isnan().any() if own else ~tensor.isfinite().all()):
             raise ModelFileError(f"`{file}` must hold finite weights, got others in {name!r}.")
-        parts[int(place)][entry] = tensor
-    return [_build(one, part, file, trunk) for one, part in zip(told, parts, strict=True)]
+        parts[int(place)][entry] = tensor.clone()  # its own memory, not the file's
+    return parts
 
 
 def _build(told: dict[str, Any], weights: Weights, file: str, trunk: Any) -> DialNet:
     members, groups, runs = (_count(told[name]) for name in ("members", "groups", "runs"))
-    shared = bool(told["shared"])
+    shared, words = _flag(told["shared"]), told["trunk"]
     nets = members * (1 if shared else groups)
     if members % runs:
-        raise ModelFileError(f"`{file}` must hold as many members for each run, got others.")
-    made, own = _trunk(told, weights, nets, trunk)
+        raise ValueError("other numbers of members in each run")
+    stack: nn.Module | None = None
+    if words["kind"] != "layers":
+        stack = _make(trunk, nets)
     with torch.device("meta"):  # no memory, no numbers: the weights are put in below
         generator = torch.Generator("cpu")
-        n_in, *hidden = _widths(weights, "head.layers")
-        head = Head(nets, n_in, hidden[0] if len(hidden) == 2 else 0, generator)
-        layers = made if own else MLPTrunk(nets, **made, generator=generator)
+        n_in, *widths = _widths(weights, "head.layers")
+        layers = stack
+        if layers is None:
+            inputs, *inner = _widths(weights, "trunk.layers")
+            n_in = inner[-1]
+            layers = MLPTrunk(
+                nets,
+                (inputs, *inner),
+                generator,
+                norm=_flag(words["norm"]),
+                dropout=float(words["dropout"]),
+                bare=_flag(words["bare"]),
+            )
+        head = Head(nets, n_in, widths[0] if len(widths) > 1 else 0, generator)
         film = None
-        if told["film"]:
-            widths = [*getattr(layers, "active_widths", []), *head.active_widths]
+        if _flag(told["film"]):
+            modulated = [*getattr(layers, "active_widths", []), *head.active_widths]
             _, *units = _widths(weights, "film.hidden")
-            film = Film(nets, widths, generator, hidden=units[0], depth=len(units), identity=False)
-        net = DialNet(layers, head, members=members, groups=groups, shared=shared, film=film)
-    net.kept = list(range(runs))
-    _put(net, weights, file, own=own)
+            film = Film(nets, modulated, generator, hidden=units[0], depth=len(units))
+        net = DialNet(
+            layers, head, members=members, groups=groups, shared=shared, runs=runs, film=film
+        )
+    _put(net, weights, file, own=stack is not None)
     return net.eval()
 
 
-def _trunk(told: dict[str, Any], weights: Weights, nets: int, trunk: Any) -> tuple[Any, bool]:
-    """A stack of modules, or the arguments of the library's layers; and whether it is a stack."""
-    words = told["trunk"]
-    if words["kind"] == "layers":
-        widths = _widths(weights, "trunk.layers")
-        dropout = float(words["dropout"])
-        made = {"widths": widths, "norm": bool(words["norm"]), "dropout": dropout}
-        return {**made, "bare": bool(words["bare"])}, False
-    if words["kind"] == "library":
-        return ModuleStack.of(library_trunk(words), nets), True
-    if trunk is None:
-        raise InvalidInputError(
-            f"`trunk` must be given: the model's trunk is a module of your own, {words['type']}, "
-            "and files bring no code; load(..., trunk=...) takes what Network(trunk=...) took."
-        )
-    return ModuleStack.of(trunk, nets), True
+def _make(trunk: Any, nets: int) -> ModuleStack:
+    """The user's modules; whatever goes wrong in them is told as such."""
+    try:
+        return ModuleStack.of(trunk, nets)
+    except Exception as error:
+        raise ModelFileError(
+            f"`trunk` must be a torch Module or make one, got {type(error).__name__}: {error}"
+        ) from error
 
 
 def _put(net: DialNet, weights: Weights, file: str, *, own: bool) -> None:
     """Take the weights in; all of them, and nothing else."""
     expected = net.state_dict()
-    names = sorted(set(expected) ^ set(weights))
-    wrong = [
+    wrong = sorted(set(expected) ^ set(weights))
+    wrong += [
         name
-        for name in expected
-        if name in weights
-        and (
-            expected[name].shape != weights[name].shape
-            or expected[name].is_floating_point() != weights[name].is_floating_point()
-            or (not expected[name].is_meta and expected[name].dtype != weights[name].dtype)
-        )
+        for name, tensor in weights.items()
+        if name in expected
+        and (expected[name].shape, expected[name].dtype) != (tensor.shape, tensor.dtype)
     ]
-    if names or wrong:
-        text = f"`{file}` must hold the weights of this net, got others ({(names + wrong)[0]!r})"
+    if wrong:
+        text = f"`{file}` must hold the weights of this net, got others ({wrong[0]!r})"
         raise ModelFileError(text + (": is `trunk` the module of the model?" if own else "."))
     for name, part in net.named_children():
-        inner = {k.removeprefix(name + "."): v for k, v in weights.items() if k.startswith(name)}
+        inner = {
+            entry.removeprefix(f"{name}."): tensor
+            for entry, tensor in weights.items()
+            if entry.startswith(f"{name}.")
+        }
         part.load_state_dict(inner, assign=not (own and name == "trunk"))
 
 
 def _widths(weights: Weights, prefix: str) -> list[int]:
     """Inputs, then the width of each layer of a stack."""
-    count = sum(name.startswith(prefix + ".") and name.endswith(".weight") for name in weights)
+    count = sum(name.startswith(f"{prefix}.") and name.endswith(".weight") for name in weights)
     shapes = [weights[f"{prefix}.{i}.weight"].shape for i in range(count)]
     return [shapes[0][1], *(shape[2] for shape in shapes)]
 
@@ -168,4 +203,10 @@ def _widths(weights: Weights, prefix: str) -> list[int]:
 def _count(value: Any) -> int:
     if type(value) is not int or value < 1:
         raise ValueError(f"{value!r} is no number of nets")
+    return value
+
+
+def _flag(value: Any) -> bool:
+    if type(value) is not bool:
+        raise ValueError(f"{value!r} is neither true nor false")
     return value

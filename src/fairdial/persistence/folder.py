@@ -1,8 +1,8 @@
 """A model's folder: written whole or not at all, and checked before anything in it is read.
 
-``manifest.json`` holds the size and the SHA-256 of every other file; ``manifest.sig``, if there is
-one, signs the manifest with a key (HMAC-SHA256). Files that the manifest doesn't name are never
-opened.
+``manifest.json`` holds the size and the SHA-256 of every other file, ``manifest.sha256`` the hash
+of the manifest itself; ``manifest.sig``, if there is one, signs the manifest with a key
+(HMAC-SHA256). Files that the manifest doesn't name are never opened.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from typing import Any
 from fairdial.errors import InvalidInputError, ModelFileError
 from fairdial.persistence.values import read_json, write_json
 
-MANIFEST, SIGNATURE = "manifest.json", "manifest.sig"
+MANIFEST, DIGEST, SIGNATURE = "manifest.json", "manifest.sha256", "manifest.sig"
 FORMAT, VERSION = "fairdial.model", 1
 PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 HASH = re.compile(r"[0-9a-f]{64}")
@@ -90,7 +90,7 @@ def write_folder(
         _refuse_existing(target, overwrite)
     hashes = {name: {"sha256": _hash(data), "size": len(data)} for name, data in files.items()}
     body = write_json({"format": FORMAT, "version": VERSION, **manifest, "files": hashes})
-    contents = {**files, MANIFEST: body}
+    contents = {**files, MANIFEST: body, DIGEST: _digest(body)}
     if secret is not None:
         contents[SIGNATURE] = _sign(body, secret).encode()
     target.parent.mkdir(parents=True, exist_ok=True)
@@ -151,7 +151,7 @@ def _refuse_existing(target: Path, overwrite: bool) -> None:
             "in it."
         )
     try:
-        known = {MANIFEST, SIGNATURE, *_files(_manifest(target, None)[0])}
+        known = {MANIFEST, DIGEST, SIGNATURE, *_files(_manifest(target, None)[0])}
     except ModelFileError as error:
         raise InvalidInputError(
             f"`folder` must hold a model to be replaced, got {str(target)!r} with something else "
@@ -247,10 +247,15 @@ def _read(place: Path, secret: bytes | None) -> Stored:
 
 
 def _manifest(place: Path, secret: bytes | None) -> tuple[dict[str, Any], bytes]:
-    """The manifest and its bytes; with a key, the signature is checked before it is parsed."""
+    """The manifest and its bytes; hash, and with a key the signature, are checked first."""
     if not place.is_dir():
         raise ModelFileError(f"`folder` must be a model's folder, got {str(place)!r}, which isn't.")
     body = _read_file(place, MANIFEST, LARGEST_MANIFEST)
+    if not hmac.compare_digest(_read_file(place, DIGEST, LARGEST_KEY), _digest(body)):
+        raise ModelFileError(
+            f"`{MANIFEST}` must have the SHA-256 that `{DIGEST}` tells, got another: one of them "
+            "was altered after it was saved."
+        )
     if secret is not None:
         if not os.path.lexists(place / SIGNATURE):
             raise ModelFileError(f"`{SIGNATURE}` must be there with `key`, got an unsigned model.")
@@ -281,7 +286,7 @@ def _files(manifest: Mapping[str, Any]) -> dict[str, tuple[str, int]]:
         raise ModelFileError(f"`{MANIFEST}` must name at most {MOST_FILES} files, got others.")
     found = {}
     for name, entry in entries.items():
-        if not PLAIN.fullmatch(name) or name in (MANIFEST, SIGNATURE):
+        if not PLAIN.fullmatch(name) or name in (MANIFEST, DIGEST, SIGNATURE):
             raise ModelFileError(
                 f"`{MANIFEST}` must name files inside the folder by plain names, got {name!r}."
             )
@@ -348,6 +353,11 @@ def read_key(key: Key) -> bytes | None:
 
 def _sign(body: bytes, secret: bytes) -> str:
     return hmac.new(secret, body, hashlib.sha256).hexdigest()
+
+
+def _digest(body: bytes) -> bytes:
+    """The hash of the manifest, as ``sha256sum -c`` reads it."""
+    return f"{_hash(body)}  {MANIFEST}\n".encode()
 
 
 def _hash(data: bytes) -> str:

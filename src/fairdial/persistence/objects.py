@@ -19,17 +19,37 @@ from fairdial.errors import InvalidInputError, MissingExtraError, ModelFileError
 
 TREE = "sklearn.tree._tree.Tree"
 PREDICTOR = "sklearn.ensemble._hist_gradient_boosting.predictor.TreePredictor"
-ALLOWED = (
+ALLOWED = (  # besides what skops knows to be harmless: all public estimators of scikit-learn, ...
     TREE,
     PREDICTOR,
-    "collections.OrderedDict",
     "fairdial.encoders.TableEncoder",
     "fairdial.encoders._Categorical",
     "fairdial.encoders._Numeric",
+    "functools.partial",  # of functions that are allowed themselves
+    "numpy.dtype",
+    "numpy.number",
     "sklearn.calibration._CalibratedClassifier",
     "sklearn.calibration._SigmoidCalibration",
     "sklearn.compose._column_transformer._RemainderColsList",
+    "sklearn.compose._column_transformer.make_column_selector",
+    "sklearn.feature_selection._univariate_selection.f_classif",
+    "sklearn.metrics._classification.accuracy_score",
+    "sklearn.metrics._classification.balanced_accuracy_score",
+    "sklearn.metrics._classification.log_loss",
+    "sklearn.metrics._ranking.average_precision_score",
+    "sklearn.metrics._ranking.roc_auc_score",
+    "sklearn.metrics._scorer._CurveScorer",
+    "sklearn.metrics._scorer._PassthroughScorer",
+    "sklearn.metrics._scorer._Scorer",
+    "sklearn.model_selection._split.KFold",
+    "sklearn.model_selection._split.StratifiedKFold",
+    "sklearn.multiclass._ConstantPredictor",
+    "sklearn.neural_network._stochastic_optimizers.AdamOptimizer",
+    "sklearn.neural_network._stochastic_optimizers.SGDOptimizer",
     "sklearn.utils._bunch.Bunch",
+    "sklearn.utils._metadata_requests.MetadataRequest",
+    "sklearn.utils._metadata_requests.MethodMetadataRequest",
+    "sklearn.utils.validation.check_array",
 )
 
 
@@ -127,7 +147,8 @@ def _check_tree(item: Any) -> None:
         features = nodes["feature_idx"][inner]
         _check_places(inner, children, len(nodes), features, None)
         chosen = nodes["bitset_idx"][nodes["is_categorical"] == 1]
-        if len(chosen) and chosen.max() >= len(item.raw_left_cat_bitsets):
+        known = item.raw_left_cat_bitsets
+        if known.shape[1:] != (8,) or (len(chosen) and chosen.max() >= len(known)):
             raise ValueError("a tree with categories that aren't there")
     elif hasattr(item, "tree_") and item.tree_.n_features != item.n_features_in_:
         raise ValueError("a tree for another number of features")
@@ -144,6 +165,8 @@ def _check_tree(item: Any) -> None:
 def _check_places(
     inner: Any, children: tuple[Any, Any], nodes: int, features: Any, n_features: int | None
 ) -> None:
+    if nodes < 1:
+        raise ValueError("a tree without nodes")
     for child in children:
         if np.any(child.astype(np.int64) <= inner) or np.any(child.astype(np.int64) >= nodes):
             raise ValueError("a tree whose branches lead nowhere")

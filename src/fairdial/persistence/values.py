@@ -18,12 +18,13 @@ import pandas as pd
 from fairdial.errors import InvalidInputError, ModelFileError
 
 SCALARS = "biufU"  # kinds of numpy's types that are written
+WIDEST = 1 << 18  # bytes of one value
 Other = Callable[[Any], Any]
 
 
 def write_json(data: Any) -> bytes:
-    """Strict JSON in UTF-8, the same bytes for the same data."""
-    return json.dumps(data, indent=1, ensure_ascii=False, allow_nan=False).encode()
+    """Strict JSON in ASCII, the same bytes for the same data."""
+    return json.dumps(data, indent=1, allow_nan=False).encode()
 
 
 def read_json(body: bytes, name: str) -> Any:
@@ -83,10 +84,10 @@ def pack(value: Any, other: Other | None = None) -> Any:
         return {"$tuple": [pack(item, other) for item in value]}
     if type(value) is list:
         return [pack(item, other) for item in value]
-    if isinstance(value, np.generic) and value.dtype.kind in SCALARS and value.dtype.itemsize <= 8:
-        return {"$numpy": [value.dtype.name, pack(value.item())]}
     if isinstance(value, np.str_):
         return {"$numpy": ["str", str(value)]}
+    if isinstance(value, np.generic) and value.dtype.kind in SCALARS and value.dtype.itemsize <= 8:
+        return {"$numpy": [value.dtype.name, pack(value.item())]}
     if type(value) is np.ndarray and value.ndim == 1 and value.dtype.kind in SCALARS + "O":
         plain = [pack(item, other) for item in value.tolist()]
         return {"$array": [value.dtype.str, plain]}
@@ -132,7 +133,7 @@ def _array(name: str, values: list[Any]) -> np.ndarray[Any, Any]:
 
 def _dtype(name: Any) -> np.dtype[Any]:
     found = np.dtype(name) if isinstance(name, str) else np.dtype(object)
-    if found.kind not in SCALARS or found.subdtype is not None:
+    if found.kind not in SCALARS or found.subdtype is not None or found.itemsize > WIDEST:
         raise ValueError(f"values of unknown type {name!r}")
     return found
 
@@ -144,17 +145,13 @@ def pack_table(frame: pd.DataFrame) -> dict[str, Any]:
     """A table of numbers by column, with its index."""
     names = [name for name in frame.index.names if name is not None]
     flat = frame.reset_index() if names else frame
-    columns = [
-        [str(name), str(flat[name].dtype), [pack(v) for v in flat[name].tolist()]] for name in flat
-    ]
-    return {"index": names, "columns": columns}
+    return {
+        "index": names,
+        "columns": {str(name): pack(column.to_numpy()) for name, column in flat.items()},
+    }
 
 
 def unpack_table(data: dict[str, Any]) -> pd.DataFrame:
     """What :func:`pack_table` was given."""
-    columns = {
-        name: np.array([unpack(v) for v in values], _dtype(dtype))
-        for name, dtype, values in data["columns"]
-    }
-    frame = pd.DataFrame(columns)
+    frame = pd.DataFrame({name: unpack(column) for name, column in data["columns"].items()})
     return frame.set_index(data["index"]) if data["index"] else frame
