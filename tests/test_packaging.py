@@ -58,6 +58,11 @@ def test_the_wheel_holds_every_file_of_the_package(wheel):
         "fairdial/datasets/data/SHA256SUMS",
         "fairdial/datasets/data/adult.csv.gz",
         "fairdial/datasets/data/compas.csv.gz",
+        "fairdial/serve/static/app.js",
+        "fairdial/serve/static/index.html",
+        "fairdial/serve/static/style.css",
+        "fairdial/serve/static/vendor/uplot/LICENSE.txt",
+        "fairdial/serve/static/vendor/uplot/uPlot.iife.min.js",
     ],
 )
 def test_the_wheel_holds_what_no_import_would_miss(wheel, name):

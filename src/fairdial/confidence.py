@@ -211,7 +211,7 @@ def _hoeffding_margin(counts: tuple[int, ...], level: float) -> float:
     return math.sqrt(sum(1 / m for m in smallest) * math.log(1 / level) / 2)
 
 
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=4096)
 def smallest_tolerance(
     counts: tuple[int, int], alpha: float, inner: float, family: int | None = None
 ) -> float:

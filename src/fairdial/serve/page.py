@@ -44,7 +44,7 @@ MEDIA = {
     ".js": "text/javascript; charset=utf-8",
     ".svg": "image/svg+xml",
 }
-NOTICE = "vendor/uplot/LICENSE"  # goes with the library wherever it goes
+NOTICE = "vendor/uplot/LICENSE.txt"  # goes with the library wherever it goes
 
 SERVED_POLICY = (
     "default-src 'self'; object-src 'none'; base-uri 'none'; form-action 'none'; "

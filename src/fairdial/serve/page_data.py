@@ -38,6 +38,7 @@ SLIDER = (3, 4)  # decimals of the slider's stops: usual, and for a gap that is 
 SMALL_GAP = 0.02
 CERTIFIED_STOPS = 50  # at most, as each takes a while
 STEPS = tuple(step * 10**power for power in range(4) for step in (1, 2, 5))  # between them
+MOST_PEOPLE = 10**10  # a need for more is one that can't be met
 THRESHOLD_DECIMALS = 3
 ENDLESS = 2**31 - 1  # a threshold that selects nobody, or everybody
 BINS, TAIL = 60, 0.002  # of the histogram; rows beyond its range count in the outermost bins
@@ -140,8 +141,9 @@ def _text(value: Any, argument: str) -> str:
 
 def _class_names(model: DialClassifier) -> tuple[str, str] | None:
     """The model's labels, negative first, where they are words."""
-    classes = getattr(model, "classes_", np.zeros(0)).tolist()
-    return (classes[0], classes[1]) if all(isinstance(c, str) for c in classes) else None
+    negative, positive = model.classes_.tolist()
+    words = isinstance(negative, str) and isinstance(positive, str)
+    return (negative, positive) if words else None
 
 
 def _label_names(labels: Any) -> dict[str, str] | None:
@@ -234,7 +236,7 @@ def _rounded(thresholds: Floats) -> Counts:
     """Thresholds as whole numbers of their last decimal shown."""
     with np.errstate(invalid="ignore"):
         scaled = np.rint(thresholds * 10**THRESHOLD_DECIMALS)
-    return np.clip(scaled, -ENDLESS, ENDLESS).astype(np.int64)
+    return np.asarray(np.clip(scaled, -ENDLESS, ENDLESS), np.int64)
 
 
 def _slider(frontier: Frontier) -> dict[str, int]:
@@ -276,9 +278,10 @@ def _certified(frontier: Frontier, level: float, slider: dict[str, int]) -> dict
         try:
             points = frontier.at([wish], confidence=level)
         except CannotCertifyError as error:
-            needed[i], smallest = error.rows_needed or 0, error.smallest_tolerance
+            rows, smallest = error.rows_needed or 0, error.smallest_tolerance
+            needed[i] = rows if rows <= MOST_PEOPLE else 0
         else:
-            states[i], bounds[i] = points.states[0], points.certified_gap[0]
+            states[i], bounds[i] = points.states[0], points[0].certified_gap
     able = states >= 0
     thresholds, selected = frontier.states.read(np.where(able, states, 0))
     return {

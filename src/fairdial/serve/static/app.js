@@ -17,6 +17,7 @@
     confident: false,
     frontier: null,
     scores: null,
+    settings: null,
     cells: null,
     flips: null,
     timer: 0,
@@ -28,6 +29,11 @@
     if (text !== null) made.textContent = text;
     Object.entries(attributes).forEach(([key, value]) => made.setAttribute(key, value));
     return made;
+  }
+
+  // Text that stays the same is left alone: nothing is laid out anew for it.
+  function say(node, text) {
+    if (node.textContent !== text) node.textContent = text;
   }
 
   // ---- where the dial stands -------------------------------------------------------------------
@@ -79,21 +85,22 @@
     const slider = byId("slider");
     slider.value = Math.min(Math.round(position.tolerance * 10 ** digits), dial.slider.stops);
     slider.setAttribute("aria-valuetext", `${text} ${words.unit(text)}`);
-    byId("tolerance").textContent = text;
-    byId("unit").textContent = words.unit(text);
-    byId("sentence").textContent = words.sentence(dial, position);
+    say(byId("tolerance"), text);
+    say(byId("unit"), words.unit(text));
+    say(byId("sentence"), words.sentence(dial, position));
     const promise = words.promise(dial, position);
-    byId("promise").textContent = promise;
+    say(byId("promise"), promise);
     byId("promise").classList.toggle("refused", Boolean(position.promise && !position.promise.able));
-    charts.showPosition(view.frontier, position, view.confident);
-    byId("frontier-text").textContent = words.keeps(dial, position);
+    if (view.frontier) charts.showPosition(view.frontier, position, view.confident);
+    say(byId("frontier-text"), words.keeps(dial, position));
     if (view.scores) charts.showThresholds(view.scores, position);
+    if (view.settings) showSettings(position);
     showGroups(position);
     showFlips(position);
     showApply(position, text);
     clearTimeout(view.timer);
     view.timer = setTimeout(() => {
-      byId("live").textContent = `${text} ${words.unit(text)}. ${words.sentence(dial, position)} ${promise}`;
+      say(byId("live"), `${text} ${words.unit(text)}. ${words.sentence(dial, position)} ${promise}`);
     }, PAUSE);
   }
 
@@ -119,8 +126,19 @@
 
   function fill(cell, figure) {
     const [part, all] = figure;
-    cell.firstChild.textContent = words.percent(part, all);
-    cell.lastChild.textContent = `${words.number(part)} of ${words.number(all)}`;
+    const [share, chosen, rest] = cell.querySelectorAll("span");
+    say(share, words.percent(part, all));
+    say(chosen, words.number(part));
+    say(rest, ` of ${words.number(all)}`);
+  }
+
+  function makeCell(row, figure) {
+    const cell = row.insertCell();
+    const counts = element("small", null);
+    counts.append(element("span", ""), element("span", "", { class: "of" }));
+    cell.append(element("span", ""), counts);
+    cell.dataset.figure = figure;
+    return cell;
   }
 
   function makeGroups() {
@@ -128,28 +146,20 @@
     const shown = FIGURES.filter((name) => dial.nLabels === 2 || name === "selected");
     const table = byId("groups");
     const top = element("tr", null);
-    top.append(head(["Group"]), head(["People"]), head(["Position"]), ...shown.map((name) => head(heads()[name])));
-    table.append(element("caption", "Decisions by group, at this position and without constraint", { class: "hidden" }));
+    top.append(head(["Group"]), ...shown.map((name) => head(heads()[name])));
+    table.append(element("caption", `Decisions by group, at this position and ${words.least(dial).long}`, { class: "hidden" }));
     table.createTHead().append(top);
     view.cells = core.table(dial, core.free(dial).selected).map((free) => {
       const body = table.createTBody();
-      const [here, there] = [body.insertRow(), body.insertRow()];
-      const name = free.name === null ? "All" : free.name;
-      here.append(
-        element("th", name, { scope: "rowgroup", rowspan: 2 }),
-        element("td", words.number(free.people), { rowspan: 2, class: "count" }),
-      );
+      const [title, here, there] = [body.insertRow(), body.insertRow(), body.insertRow()];
+      const name = element("th", free.group === null ? "All groups" : words.label(free.group), { scope: "rowgroup", colspan: shown.length + 1 });
+      name.append(element("small", words.people(free.people)));
+      title.append(name);
       here.append(element("th", "this position", { scope: "row" }));
-      there.append(element("th", "unconstrained", { scope: "row" }));
+      there.append(element("th", words.least(dial).short, { scope: "row" }));
       there.className = "free";
-      const make = (row) => shown.map((figure) => {
-        const cell = row.insertCell();
-        cell.append(element("span", ""), element("small", ""));
-        cell.dataset.figure = figure;
-        return cell;
-      });
-      make(there).forEach((cell) => fill(cell, free[cell.dataset.figure]));
-      return make(here);
+      shown.forEach((figure) => fill(makeCell(there, figure), free[figure]));
+      return shown.map((figure) => makeCell(here, figure));
     });
   }
 
@@ -175,7 +185,7 @@
     const body = table.createTBody();
     view.flips = dial.page.groups.map((group) => {
       const row = body.insertRow();
-      row.append(element("th", group.name, { scope: "row" }));
+      row.append(element("th", words.label(group), { scope: "row" }));
       return columns.slice(1).map(() => {
         const cell = row.insertCell();
         cell.className = "count";
@@ -190,25 +200,25 @@
     const { dial } = view;
     const before = deployedSelected();
     const from = before === null
-      ? "the model without constraint"
+      ? words.least(dial).model
       : `the position in use (${words.setting(dial, deployed())})`;
     const changes = core.flips(dial, before || core.free(dial).selected, position.selected);
-    byId("flips-text").textContent = words.flips(dial, changes, from);
+    say(byId("flips-text"), words.flips(dial, changes, from));
     changes.forEach((change, i) => {
       const [gained, lost, ...byLabel] = view.flips[i];
-      gained.textContent = signed(change.gained);
-      lost.textContent = signed(-change.lost);
+      say(gained, signed(change.gained));
+      say(lost, signed(-change.lost));
       if (change.byLabel) {
-        byLabel[0].textContent = signed(change.byLabel[1]);
-        byLabel[1].textContent = signed(change.byLabel[0]);
+        say(byLabel[0], signed(change.byLabel[1]));
+        say(byLabel[1], signed(change.byLabel[0]));
       }
     });
   }
 
   function key(list, items) {
-    list.replaceChildren(...items.map(([mark, text]) => {
+    list.replaceChildren(...items.map(([mark, text, sample]) => {
       const item = element("li", null);
-      item.append(element("span", "", { class: `sign ${mark}`, "aria-hidden": "true" }), text);
+      item.append(sample || element("span", "", { class: `sign ${mark}`, "aria-hidden": "true" }), text);
       return item;
     }));
   }
@@ -218,9 +228,10 @@
     const used = deployed();
     const selected = deployedSelected();
     const accuracy = selected ? core.accuracyOf(dial, selected) : null;
+    if (!view.frontier) return;
     charts.showUsed(view.frontier, used, accuracy);
     const mark = byId("in-use");
-    mark.hidden = used === null || dial.slider.stops === 0;
+    mark.hidden = used === null;
     if (used) {
       const share = Math.min(used.tolerance / core.stop(dial, dial.slider.stops), 1);
       mark.style.setProperty("--share", share);
@@ -232,7 +243,7 @@
     const { dial } = view;
     const items = [];
     if (dial.accuracy === null) {
-      dial.page.groups.forEach((group, a) => items.push([`curve dash-${a % 5}`, group.name]));
+      dial.page.groups.forEach((group, a) => items.push(["", words.label(group), charts.sample(a)]));
     } else {
       items.push(["marker", "this position"]);
       if (used) items.push(["used", "in use"]);
@@ -242,6 +253,7 @@
       }
       if (dial.certified) {
         items.push(["promised", `held for new people, with ${words.confidence(dial.page.certified.level)} confidence`]);
+        if (view.confident && !dial.certified.able[0]) items.push(["unpromised", "too few people measured to promise it"]);
       }
     }
     key(byId("frontier-key"), items);
@@ -253,7 +265,7 @@
     const table = byId("curve");
     const top = element("tr", null);
     const columns = [["Largest gap allowed", "percentage points"], ["Gap", "percentage points"]];
-    columns.push(...(dial.accuracy ? [["Right decisions"]] : dial.page.groups.map((group) => [`${group.name}: selected`])));
+    columns.push(...(dial.accuracy ? [["Right decisions"]] : dial.page.groups.map((group) => [`${words.label(group)}: selected`])));
     top.append(...columns.map((texts) => head(texts)));
     table.createTHead().append(top);
     const body = table.createTBody();
@@ -274,10 +286,14 @@
     const { dial } = view;
     const { labels, measured, histogram } = dial.page;
     const note = byId("scores-note");
+    if (measured) {
+      byId("scores-title").textContent = "The settings";
+      note.textContent = "Each setting is a trained model with scores of its own, so there is no single line to draw. The dial takes the first of these whose gap is within the allowed one.";
+      makeSettings();
+      return;
+    }
     if (histogram === null) {
-      note.textContent = measured
-        ? "Each setting is a trained model with scores of its own, so there is no single score to draw. The dial chooses among the settings."
-        : "The scores of the people measured are not part of this page.";
+      note.textContent = "The scores of the people measured are not part of this page.";
       return;
     }
     if (dial.nGroups > SAID) {
@@ -293,13 +309,45 @@
     key(byId("scores-key"), [...bars, ["limit", "this position"], ["unmoved", "unconstrained"], ["tint", "selected"]]);
   }
 
+  // The settings that the dial chooses among, the most accurate first.
+  function makeSettings() {
+    const { dial } = view;
+    const table = element("table", null, { id: "settings" });
+    const top = element("tr", null);
+    const columns = [["Setting"], ["Gap", "percentage points"], ...(dial.accuracy ? [["Right decisions"]] : []), ["Position"]];
+    top.append(...columns.map((texts) => head(texts)));
+    table.createTHead().append(top);
+    const body = table.createTBody();
+    view.settings = Array.from(dial.dialled, (i) => {
+      const row = body.insertRow();
+      const setting = dial.states.settings[i];
+      row.append(element("th", String(Number(setting.toPrecision(6))), { scope: "row" }));
+      row.insertCell().textContent = words.gap(dial.gap[i], dial.slider.digits);
+      if (dial.accuracy) row.insertCell().textContent = words.percent(dial.accuracy[i], 1);
+      return { row, setting, mark: row.insertCell() };
+    });
+    const frame = element("div", null, { class: "wide tall", tabindex: 0, role: "group", "aria-label": "The settings" });
+    frame.append(table);
+    byId("scores").append(frame);
+  }
+
+  function showSettings(position) {
+    view.settings.forEach(({ row, setting, mark }) => {
+      const here = setting === position.setting;
+      row.classList.toggle("here", here);
+      mark.textContent = here ? "this position" : "";
+    });
+  }
+
   function makeHelp() {
     const { dial } = view;
     const { certified, states } = dial.page;
     const items = [
       ["Gap", "The highest group’s rate minus the lowest’s, in percentage points. Which rate is meant stands under the title."],
       ["Largest gap allowed", "The dial. The page shows the least constrained position whose gap is within it. Nothing is trained again when it moves."],
-      ["Unconstrained", "The model as it was trained: the same line, 50%, for everybody."],
+      dial.page.measured
+        ? ["Setting", "One of the models that were trained beforehand. The dial takes the most accurate one whose gap is within the allowed one."]
+        : ["Unconstrained", "The model as it was trained: the same line, 50%, for everybody."],
       ["Right decisions", "The share of decisions that agree with the label. Labels are what was recorded, not what is just."],
       ["The people measured", `The ${words.number(dial.total)} held-out rows on which the dial was set. All figures on this page are theirs, counted exactly.`],
     ];
@@ -325,7 +373,7 @@
   }
 
   function showTheme() {
-    byId("theme").setAttribute("aria-pressed", String(isDark()));
+    byId("theme").textContent = isDark() ? "Light mode" : "Dark mode";
     if (view.frontier) view.frontier.chart.redraw(false);
   }
 
@@ -414,7 +462,7 @@
         body: JSON.stringify(wish),
       });
       status.textContent = answer.ok
-        ? `Done: ${words.setting(view.dial, wish)} ${words.setting(view.dial, wish).startsWith("1 ") ? "is" : "are"} in use.`
+        ? `Done. In use now: ${words.setting(view.dial, wish)}.`
         : words.refused(answer.status, await detailOf(answer));
       if (answer.ok) byId("reason").value = "";
       await refresh();
@@ -433,12 +481,18 @@
     return /^\d*\.?\d+$|^\d+\.$/.test(plain) ? Number(words.shift(plain, -2)) : NaN;
   }
 
+  function setConfident(confident) {
+    view.confident = confident;
+    byId("slider").step = confident ? view.dial.slider.step : 1;
+    document.querySelector(`[name="confidence"][value="${confident ? "certified" : "plain"}"]`).checked = true;
+  }
+
   function listen() {
     const { dial } = view;
     byId("slider").addEventListener("input", (event) => turn(core.stop(dial, Number(event.target.value))));
     byId("confidence").addEventListener("change", (event) => {
-      view.confident = event.target.value === "certified";
-      byId("slider").step = view.confident ? dial.slider.step : 1;
+      setConfident(event.target.value === "certified");
+      showUsed();
       turn(view.tolerance);
     });
     byId("exact").addEventListener("submit", (event) => {
@@ -478,11 +532,13 @@
       showTheme();
     });
     darkWished.addEventListener("change", showTheme);
-    new ResizeObserver(() => {
-      charts.resize(view.frontier, byId("frontier"));
-      showUsed();
-      show();
-    }).observe(byId("frontier"));
+    if (view.frontier) {
+      new ResizeObserver(() => {
+        charts.resize(view.frontier, byId("frontier"));
+        showUsed();
+        show();
+      }).observe(byId("frontier"));
+    }
   }
 
   function start(page) {
@@ -494,28 +550,35 @@
     byId("title").textContent = `Fairness dial · ${page.criterion.title}`;
     byId("meaning").textContent = page.criterion.meaning;
     byId("about").textContent = `Measured on ${words.people(dial.total)}${dial.nGroups > 1 ? ` in ${dial.nGroups} groups` : ""}.`;
-    byId("software").textContent = `Made with ${page.software}. Works without a network; holds counts, never anybody’s data.`;
-    byId("end").textContent = `${words.gap(dial.gap[0], slider.digits)} · unconstrained`;
+    byId("software").textContent = `Made with ${page.software}.${view.server ? "" : " Works without a network."} Holds counts of people, no records.`;
+    byId("end").textContent = `${words.least(dial).short} (${words.gap(dial.gap[0], slider.digits)})`;
     byId("level").textContent = words.confidence(page.certified.level);
     byId("least").hidden = dial.accuracy === null;
-    byId("confidence").hidden = dial.certified === null || dial.nGroups === 1;
+    byId("confidence").hidden = dial.certified === null;
     byId("slider").max = slider.stops;
-    byId("slider").disabled = slider.stops === 0;
-    byId("dial-hint").textContent = slider.stops === 0 ? "There is no gap to reduce, so there is nothing to dial." : "";
+    const still = slider.stops === 0;
+    byId("slider").disabled = still;
+    ["wishes", "frontier-section", "flips-section"].forEach((id) => { byId(id).hidden = still; });
+    byId("dial-hint").textContent = still ? "There is no gap to reduce, so there is nothing to dial." : "";
+    if (!dial.accuracy) byId("frontier-title").textContent = "What it changes";
     byId("frontier-note").textContent = dial.accuracy
       ? "The smaller the gap that is allowed, the fewer decisions are right. Press on the picture to go there."
       : "Without labels nobody knows which decisions are right; this is how many each group has selected.";
     byId("page").hidden = false;
-    view.frontier = charts.frontier(dial, byId("frontier"), (x) => {
-      turn(core.stop(dial, core.stopBelow(dial, Math.max(x, 0), view.confident ? slider.step : 1)));
-    });
+    if (!still) {
+      view.frontier = charts.frontier(dial, byId("frontier"), (x) => {
+        turn(core.stop(dial, core.stopBelow(dial, Math.max(x, 0), view.confident ? slider.step : 1)));
+      });
+    }
     makeGroups();
     makeFlips();
     makeCurve();
     makeScores();
     makeHelp();
     const used = deployed();
-    view.tolerance = core.snap(dial, used ? used.tolerance : core.stop(dial, Math.round(slider.stops / 2)), false);
+    const start = used ? used.tolerance : core.stop(dial, Math.round(slider.stops / 2));
+    setConfident(Boolean(used && used.confidence && dial.certified && used.confidence === page.certified.level));
+    view.tolerance = core.snap(dial, start, view.confident);
     listen();
     showUsed();
     showTheme();

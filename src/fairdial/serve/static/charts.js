@@ -7,10 +7,13 @@
   const SVG = "http://www.w3.org/2000/svg";
   const WIDTH = 600; // of a histogram, in units of its own
   const HEIGHT = 96;
+  const FEW = 2; // groups whose panels may be high
   const DASHES = [[], [8, 4], [2, 3], [10, 3, 2, 3], [5, 5]];
-  const CHANCES = [0.001, 0.01, 0.05, 0.2, 0.5, 0.8, 0.95, 0.99, 0.999];
+  const CHANCES = [0.5, 0.2, 0.8, 0.05, 0.95, 0.01, 0.99, 0.001, 0.999]; // the first that fit are shown
+  const EDGE = 0.03;
+  const APART = 0.09; // of the scale's width
 
-  const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+  const style = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 
   // ---- the frontier ----------------------------------------------------------------------------
 
@@ -41,15 +44,25 @@
     return [x, accuracy, certified];
   }
 
+  const thickness = (a) => (a < DASHES.length ? 2 : 3.5);
+
+  // The line of a group as a sign for the key.
+  function sample(a) {
+    const drawing = svg("svg", { class: "sample", viewBox: "0 0 32 8", "aria-hidden": "true" });
+    const dashes = DASHES[a % DASHES.length].join(" ");
+    svg("line", { x1: 0, x2: 32, y1: 4, y2: 4, "stroke-width": thickness(a), "stroke-dasharray": dashes || "none" }, drawing);
+    return drawing;
+  }
+
   function axis(label, more) {
     return {
       label,
       labelSize: 24,
       labelGap: 2,
-      font: "12px system-ui, sans-serif",
-      labelFont: "13px system-ui, sans-serif",
-      stroke: () => colour("--quiet"),
-      grid: { stroke: () => colour("--line"), width: 1 },
+      font: `12px ${style("--font")}`,
+      labelFont: `13px ${style("--font")}`,
+      stroke: () => style("--quiet"),
+      grid: { stroke: () => style("--line"), width: 1 },
       ticks: { show: false },
       ...more,
     };
@@ -63,8 +76,12 @@
     return [Math.max(low - room, 0), Math.min(high + room, 1)];
   }
 
-  const inPercent = (_, splits) => splits.map((value) => `${Number((100 * value).toFixed(4))}%`);
-  const inPoints = (_, splits) => splits.map((value) => `${Number((100 * value).toFixed(4))}`);
+  // Labels of an axis with as many decimals as the one that needs most.
+  function labels(splits, sign) {
+    const texts = splits.map((value) => String(Number((100 * value).toFixed(4))));
+    const decimals = Math.max(...texts.map((text) => (text.split(".")[1] || "").length));
+    return texts.map((text) => Number(text).toFixed(decimals) + sign);
+  }
 
   // A dot for each setting of a family; hollow where another one is better.
   function drawSettings(dial, u) {
@@ -72,10 +89,11 @@
     const { ctx } = u;
     const ratio = root.uPlot.pxRatio;
     ctx.save();
-    ctx.strokeStyle = colour("--curve");
+    ctx.strokeStyle = style("--curve");
     ctx.lineWidth = 1.5 * ratio;
+    ctx.setLineDash([]);
     dial.gap.forEach((gap, i) => {
-      ctx.fillStyle = best.has(i) ? colour("--curve") : colour("--card");
+      ctx.fillStyle = best.has(i) ? style("--curve") : style("--card");
       ctx.beginPath();
       ctx.arc(u.valToPos(gap, "x", true), u.valToPos(dial.accuracy[i], "y", true), 4 * ratio, 0, 2 * Math.PI);
       ctx.fill();
@@ -92,8 +110,8 @@
     const end = measured ? Math.max(lastStop, ...dial.gap) * 1.02 : lastStop;
     const stepped = root.uPlot.paths.stepped({ align: 1 });
     const line = (i) => ({
-      stroke: () => colour(labelled && i === 2 ? "--promise" : "--curve"),
-      width: 2,
+      stroke: () => style(labelled && i === 2 ? "--promise" : "--curve"),
+      width: labelled ? 2 : thickness(i - 1),
       dash: labelled ? (i === 2 ? [6, 4] : []) : DASHES[(i - 1) % DASHES.length],
       paths: stepped,
       points: { show: false },
@@ -108,11 +126,11 @@
       padding: [12, 12, 0, 0],
       scales: { x: { time: false, range: () => [0, end] }, y: { range: () => limits } },
       axes: [
-        axis("Largest gap allowed, in percentage points", { values: inPoints, size: 34 }),
-        axis(labelled ? "Right decisions" : "Selected", { values: inPercent, size: 58 }),
+        axis("Largest gap allowed, in percentage points", { values: (_, splits) => labels(splits, ""), size: 34 }),
+        axis(labelled ? "Right decisions" : "Selected", { values: (_, splits) => labels(splits, "%"), size: 58 }),
       ],
       series: [{}, ...data.slice(1).map((_, i) => line(i + 1))],
-      bands: labelled && data.length > 2 ? [{ series: [1, 2], fill: () => colour("--band") }] : [],
+      bands: labelled && data.length > 2 ? [{ series: [1, 2], fill: () => style("--band") }] : [],
       hooks: { draw: measured ? [(u) => drawSettings(dial, u)] : [] },
     };
     const chart = new root.uPlot(options, data, parent);
@@ -189,10 +207,13 @@
 
   function ticks(edges) {
     const [low, high] = [edges[0], edges[edges.length - 1]];
-    return CHANCES.map((chance) => ({
-      text: `${Number((100 * chance).toFixed(1))}%`,
-      share: (Math.log(chance / (1 - chance)) - low) / (high - low),
-    })).filter((tick) => tick.share >= 0 && tick.share <= 1);
+    const shown = [];
+    CHANCES.forEach((chance) => {
+      const share = (Math.log(chance / (1 - chance)) - low) / (high - low);
+      const fits = share >= EDGE && share <= 1 - EDGE && shown.every((tick) => Math.abs(tick.share - share) >= APART);
+      if (fits) shown.push({ text: `${Number((100 * chance).toFixed(1))}%`, share });
+    });
+    return shown;
   }
 
   // One panel a group: bars by label, the threshold without constraint, and the one that moves.
@@ -200,12 +221,13 @@
     const histogram = core.histogram(dial);
     if (histogram === null) return null;
     const { edges } = histogram;
+    parent.classList.toggle("few", dial.nGroups <= FEW);
     const panels = dial.page.groups.map((group, a) => {
       const figure = document.createElement("figure");
       figure.className = "scores";
       const caption = document.createElement("figcaption");
       const name = document.createElement("strong");
-      name.textContent = group.name;
+      name.textContent = words.label(group);
       const text = document.createElement("span");
       caption.append(name, text);
       const drawing = svg("svg", { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, preserveAspectRatio: "none", role: "img" });
@@ -221,15 +243,12 @@
       const limit = svg("line", { class: "limit", x1: 0, x2: 0, y1: 0, y2: HEIGHT }, drawing);
       figure.append(caption, drawing);
       parent.append(figure);
-      return { text, tint, limit, drawing, name: group.name };
+      return { text, tint, limit, drawing, name: words.label(group) };
     });
     const scale = document.createElement("div");
     scale.className = "scale";
     scale.setAttribute("aria-hidden", "true");
-    let reached = -1;
     ticks(edges).forEach((tick) => {
-      if (tick.share - reached < 0.09) return;
-      reached = tick.share;
       const mark = document.createElement("span");
       mark.textContent = tick.text;
       mark.style.left = `${100 * tick.share}%`;
@@ -259,6 +278,6 @@
   }
 
   root.fairdial.charts = {
-    chance, columns, frontier, resize, scores, showPosition, showThresholds, showUsed,
+    chance, columns, frontier, resize, sample, scores, showPosition, showThresholds, showUsed,
   };
 })(globalThis);

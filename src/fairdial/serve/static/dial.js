@@ -278,19 +278,20 @@
 
   // ---- tables ----------------------------------------------------------------------------------
 
-  // [part, whole] of each figure, for every group and for all together; null without labels.
+  // [part, whole] of each figure, for every group and for all together (group null); null without
+  // labels.
   function table(dial, selected) {
     const { nGroups, nLabels, rows, page } = dial;
     const cells = (values, a) => Array.from({ length: nLabels }, (_, label) => values[label * nGroups + a]);
-    const figures = (name, chosen, all) => ({
-      name,
+    const figures = (group, chosen, all) => ({
+      group,
       people: sum(all),
       selected: [sum(chosen), sum(all)],
       truePositive: nLabels === 2 ? [chosen[1], all[1]] : null,
       falsePositive: nLabels === 2 ? [chosen[0], all[0]] : null,
       right: nLabels === 2 ? [chosen[1] + all[0] - chosen[0], sum(all)] : null,
     });
-    const lines = page.groups.map((group, a) => figures(group.name, cells(selected, a), cells(rows, a)));
+    const lines = page.groups.map((group, a) => figures(group, cells(selected, a), cells(rows, a)));
     const everybody = (values) => Array.from({ length: nLabels }, (_, label) =>
       sum(values.slice(label * nGroups, (label + 1) * nGroups)));
     return nGroups === 1 ? lines : [...lines, figures(null, everybody(selected), everybody(rows))];
@@ -304,7 +305,7 @@
       const changes = Array.from({ length: nLabels }, (_, label) =>
         after[label * nGroups + a] - before[label * nGroups + a]);
       return {
-        name: group.name,
+        group,
         gained: sum(changes.map((change) => Math.max(change, 0))),
         lost: sum(changes.map((change) => Math.max(-change, 0))),
         byLabel: nLabels === 2 ? changes : null,

@@ -40,7 +40,19 @@
 
   const unit = (text) => (text === "1" || text === "1.0" ? "percentage point" : "percentage points");
 
+  // What the least constrained position is called: of a family it is the most accurate setting.
+  function least(dial) {
+    if (!dial.page.measured) return { short: "unconstrained", long: "without constraint", model: "the model without constraint" };
+    const which = dial.accuracy ? "most accurate" : "first";
+    return { short: `${which} setting`, long: `with the ${which} setting`, model: `the ${which} setting` };
+  }
+
   // ---- sentences -------------------------------------------------------------------------------
+
+  // What a group is called in tables and pictures.
+  function label(group) {
+    return group.people ? group.people[0].toUpperCase() + group.people.slice(1) : group.name;
+  }
 
   function whoseLabel(dial) {
     const { criterion, labels } = dial.page;
@@ -51,7 +63,7 @@
 
   function members(dial, a) {
     const group = dial.page.groups[a];
-    return group.people || `people in group ${group.name}`;
+    return group.people || `people in ${/^group\b/i.test(group.name) ? "" : "group "}${group.name}`;
   }
 
   // "Of 100 women, 12 are selected; of 100 men, 15."
@@ -91,13 +103,14 @@
     const same = position.selected.every((value, i) => value === free.selected[i]);
     const right = (value) => `${(100 * value).toFixed(1)}%`;
     const seen = gap(free.gap, digits);
+    const { long, model } = least(dial);
     if (same) {
-      const base = "This is the model without any constraint";
-      return position.accuracy === null ? `${base}.` : `${base}: ${right(position.accuracy)} of its decisions are right.`;
+      return `This is ${model}${position.accuracy === null ? "." : `: ${right(position.accuracy)} of its decisions are right.`}`;
     }
-    if (position.accuracy === null) return `Without constraint the gap is ${seen} ${unit(seen)}.`;
-    return `${right(position.accuracy)} of all decisions are right; without constraint it is ${right(free.accuracy)}, `
-      + `with a gap of ${seen} ${unit(seen)}.`;
+    const capital = long[0].toUpperCase() + long.slice(1);
+    if (position.accuracy === null) return `${capital} the gap is ${seen} ${unit(seen)}.`;
+    return `${right(position.accuracy)} of all decisions are right; ${long} it is ${right(free.accuracy)}, `
+      + `and the gap ${seen} ${unit(seen)}.`;
   }
 
   const confidence = (level) => `${Number((100 * level).toFixed(4))}%`;
@@ -183,7 +196,7 @@
   }
 
   root.fairdial.words = {
-    confidence, costs, flips, gap, keeps, number, people, percent, points, promise, rates, refused,
+    confidence, costs, flips, gap, keeps, label, least, number, people, percent, points, promise, rates, refused,
     sentence, setting, shift, unit,
   };
 })(globalThis);

@@ -1,0 +1,708 @@
+"""The page in a browser: what people do with it, and that it shows the frontier's figures."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+import threading
+import warnings
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from playwright.sync_api import Page, expect
+
+from fairdial import Frontier, InfeasibleToleranceWarning, sweep
+from fairdial.datasets import make_gaussian
+from fairdial.points import Point
+from fairdial.serve.page import SERVED_POLICY, page_files, render_index, write_page
+from fairdial.serve.page_data import page_data
+
+AXE = Path(__file__).parent / "vendor" / "axe.min.js"
+PEOPLE = {"group 0": "women", "group 1": "men"}
+LABELS = ("default", "repaid")
+CALLED = {"group 0": "Women", "group 1": "Men"}
+IN_USE = 0.1
+
+
+@pytest.fixture(scope="session")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("pages")
+
+
+@pytest.fixture(scope="session")
+def exported(folder, two_groups) -> Path:
+    path = folder / "two.html"
+    return write_page(
+        two_groups, path, name="Loans", people=PEOPLE, labels=LABELS, tolerance=IN_USE
+    )
+
+
+@pytest.fixture(scope="session")
+def exported_family(folder, family) -> Path:
+    return write_page(family, folder / "family.html", name="Settings")
+
+
+@pytest.fixture
+def visit(page: Page) -> Iterator[Callable[[Path], Page]]:
+    """Opens an exported page; afterwards nothing was complained about, and nothing fetched."""
+    complaints: list[str] = []
+    page.on("console", lambda message: complaints.append(f"{message.type}: {message.text}"))
+    page.on("pageerror", lambda error: complaints.append(str(error)))
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url))
+    opened: list[str] = []
+
+    def go(path: Path) -> Page:
+        opened.append(path.as_uri())
+        page.goto(path.as_uri())
+        expect(page.locator("#page")).to_be_visible()
+        return page
+
+    yield go
+    assert complaints == []
+    assert [url for url in asked if not url.startswith("data:")] == opened
+
+
+@pytest.fixture
+def loans(visit, exported) -> Page:
+    return visit(exported)
+
+
+def at(frontier: Frontier, tolerance: float, confidence: float | None = None) -> Point:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", InfeasibleToleranceWarning)
+        return frontier.at(tolerance, confidence=confidence)
+
+
+def settle(page: Page) -> None:
+    """Until what was done is drawn."""
+    page.evaluate(
+        "() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))"
+    )
+
+
+def shown_tolerance(page: Page) -> float:
+    settle(page)
+    return float(page.locator("#tolerance").inner_text() + "e-2")
+
+
+def shown_counts(page: Page) -> dict[str, dict[str, list[tuple[int, int]]]]:
+    """The table: group, position, and [part, whole] of its figures."""
+    settle(page)
+    lines = page.evaluate(
+        """() => [...document.querySelectorAll("#groups tbody")].map((body) => ({
+            group: body.rows[0].cells[0].firstChild.textContent,
+            lines: [...body.rows].slice(1).map((row) => [...row.cells].map((c) => c.textContent)),
+        }))"""
+    )
+    pattern = re.compile(r"([\d,]+) of ([\d,]+)$")
+
+    def counts(text: str) -> tuple[int, int]:
+        part, whole = pattern.search(text.partition("%")[2]).groups()  # type: ignore[union-attr]
+        return int(part.replace(",", "")), int(whole.replace(",", ""))
+
+    return {
+        line["group"]: {cells[0]: [counts(text) for text in cells[1:]] for cells in line["lines"]}
+        for line in lines
+    }
+
+
+def expected_counts(point: Point) -> dict[str, list[tuple[int, int]]]:
+    """The same from Python: selected, true positives, false positives, right."""
+
+    def line(chosen: Any, rows: Any) -> list[tuple[int, int]]:
+        right = chosen[1] + rows[0] - chosen[0]
+        pairs = (
+            (chosen.sum(), rows.sum()),
+            (chosen[1], rows[1]),
+            (chosen[0], rows[0]),
+            (right, rows.sum()),
+        )
+        return [(int(part), int(whole)) for part, whole in pairs]
+
+    found = {
+        CALLED.get(str(g), str(g)): line(point.selected[:, a], point.rows[:, a])
+        for a, g in enumerate(point.groups)
+    }
+    return found | {"All groups": line(point.selected.sum(axis=1), point.rows.sum(axis=1))}
+
+
+def assert_shows(page: Page, point: Point, row: str = "this position") -> None:
+    shown = {CALLED.get(group, group): lines[row] for group, lines in shown_counts(page).items()}
+    assert shown == expected_counts(point)
+
+
+# ---- the dial ----------------------------------------------------------------------------------
+
+
+def test_the_page_opens_at_the_position_in_use(loans, two_groups):
+    assert shown_tolerance(loans) == IN_USE
+    assert_shows(loans, at(two_groups, IN_USE))
+    assert_shows(loans, at(two_groups, 1.0), "unconstrained")
+    expect(loans.locator("#flips-text")).to_contain_text("no decision changes")
+    assert loans.title() == "Loans"
+
+
+def test_the_keyboard_turns_the_dial(loans, two_groups):
+    loans.locator("#slider").focus()
+    for key, moved in (
+        ("ArrowLeft", -0.001),
+        ("ArrowDown", -0.001),
+        ("ArrowRight", 0.001),
+        ("PageDown", None),
+        ("Home", None),
+        ("End", None),
+    ):
+        before = shown_tolerance(loans)
+        loans.keyboard.press(key)
+        after = shown_tolerance(loans)
+        if moved is not None:
+            assert after - before == pytest.approx(moved)
+        assert after != before
+        assert_shows(loans, at(two_groups, after))
+    assert after >= two_groups.gap[0]
+
+
+def test_the_mouse_turns_the_dial(loans, two_groups):
+    box = loans.locator("#slider").bounding_box()
+    y = box["y"] + box["height"] / 2
+    loans.mouse.move(box["x"] + box["width"] / 2, y)
+    loans.mouse.down()
+    seen = set()
+    for share in (0.3, 0.11, 0.62, 0.93):
+        loans.mouse.move(box["x"] + share * box["width"], y)
+        tolerance = shown_tolerance(loans)
+        seen.add(tolerance)
+        assert_shows(loans, at(two_groups, tolerance))
+    loans.mouse.up()
+    assert len(seen) == 4
+
+
+def test_pressing_on_the_curve_goes_there(loans, two_groups):
+    over = loans.locator("#frontier .u-over")
+    box = over.bounding_box()
+    over.click(position={"x": box["width"] * 0.25, "y": 40})
+    tolerance = shown_tolerance(loans)
+    last = loans.evaluate("Number(document.getElementById('slider').max)") / 1000
+    assert tolerance == pytest.approx(last * 0.25, abs=0.002)
+    assert_shows(loans, at(two_groups, tolerance))
+
+
+def test_the_marker_stands_at_the_tolerance_and_the_accuracy(loans, two_groups):
+    last = loans.evaluate("Number(document.getElementById('slider').max)") / 1000
+    loans.locator("#slider").focus()
+    heights, accuracies = [], []
+    for key in ("Home", "PageUp", "PageUp", "PageUp"):
+        loans.keyboard.press(key)
+        tolerance = shown_tolerance(loans)
+        point = at(two_groups, tolerance)
+        across, up = loans.evaluate(
+            """() => {
+              const over = document.querySelector("#frontier .u-over");
+              const box = (element) => element.getBoundingClientRect();
+              const [frame, dot] = [box(over), box(over.querySelector(".marker"))];
+              return [(dot.left + dot.width / 2 - frame.left) / frame.width,
+                      (frame.bottom - dot.top - dot.height / 2) / frame.height];
+            }"""
+        )
+        assert across == pytest.approx(max(tolerance, point.gap) / last, abs=0.005)
+        assert 0 < up < 1
+        heights.append(up)
+        accuracies.append(point.accuracy)
+    shares = [(x - xs[0]) / (xs[-1] - xs[0]) for xs in (heights, accuracies) for x in xs]
+    assert shares[:4] == pytest.approx(shares[4:], abs=0.02)
+
+
+def test_a_tolerance_can_be_typed(loans, two_groups):
+    for text, tolerance in (("4.37", 0.0437), ("12,5", 0.125), ("3 %", 0.03), ("100", 1.0)):
+        loans.locator("#typed").fill(text)
+        loans.keyboard.press("Enter")
+        assert shown_tolerance(loans) == tolerance
+        assert_shows(loans, at(two_groups, tolerance))
+    before = shown_tolerance(loans)
+    for text in ("a few", "", "-1", "101"):
+        loans.locator("#typed").fill(text)
+        loans.keyboard.press("Enter")
+        expect(loans.locator("#exact-note")).to_have_text("A number from 0 to 100, please.")
+        assert shown_tolerance(loans) == before
+
+
+def test_the_least_gap_with_an_accuracy_moves_the_dial(loans, two_groups):
+    goal = float(np.round(np.median(two_groups.accuracy), 3))
+    loans.locator("#accuracy").fill(f"{100 * goal:.1f}")
+    loans.locator("#least button").click()
+    point = two_groups.least_disparity(accuracy=goal)
+    assert_shows(loans, point)
+    assert_shows(loans, at(two_groups, shown_tolerance(loans)))
+    loans.locator("#accuracy").fill("99.9")
+    loans.locator("#least button").click()
+    best = two_groups.accuracy[two_groups.states.dialled].max()
+    expect(loans.locator("#least-note")).to_contain_text(f"{100 * best:.1f}%")
+
+
+def test_the_sentence_and_the_spoken_text_follow(loans, two_groups):
+    loans.locator("#slider").focus()
+    loans.keyboard.press("Home")
+    point = at(two_groups, 0.0)
+    women, men = (round(100 * rate) for rate in point.rates)
+    sentence = f"Of 100 women, {women} are selected; of 100 men, {men}."
+    expect(loans.locator("#sentence")).to_contain_text(sentence)
+    expect(loans.locator("#sentence")).to_contain_text(f"{100 * point.accuracy:.1f}%")
+    live = loans.locator("[role=status][aria-live=polite]#live")
+    expect(live).to_contain_text(sentence)
+    assert loans.locator("#slider").get_attribute("aria-valuetext") == "0.0 percentage points"
+
+
+def test_who_is_decided_otherwise_is_counted(loans, two_groups):
+    loans.locator("#typed").fill("2")
+    loans.keyboard.press("Enter")
+    settle(loans)
+    change = at(two_groups, 0.02).selected - at(two_groups, IN_USE).selected  # (L, K)
+    rows = loans.evaluate(
+        """() => [...document.querySelectorAll("#flips tbody tr")].map((row) =>
+            [...row.cells].slice(1).map((cell) => cell.textContent))"""
+    )
+    for a, cells in enumerate(rows):
+        gained, lost, positive, negative = (
+            int(text.replace("\N{MINUS SIGN}", "-").replace(",", "")) for text in cells
+        )
+        assert gained - lost == np.abs(change[:, a]).sum()
+        assert gained + lost == change[:, a].sum()
+        assert [negative, positive] == change[:, a].tolist()
+    expect(loans.locator("#flips-text")).to_contain_text(f"{np.abs(change).sum()} of")
+
+
+def test_both_thresholds_move(loans, two_groups):
+    def places() -> list[float]:
+        settle(loans)
+        return loans.evaluate(
+            """() => [...document.querySelectorAll("#scores line.limit")].map((line) =>
+                 Number(/translate\\(([-\\d.]+)/.exec(line.getAttribute("transform"))[1]))"""
+        )
+
+    loans.locator("#slider").focus()
+    loans.keyboard.press("End")
+    free = places()
+    assert free[0] == free[1]  # both at one half
+    loans.keyboard.press("Home")
+    moved = places()
+    assert moved[0] < free[0] < moved[1]
+    for a, line in enumerate(loans.locator("#scores figcaption span").all_inner_texts()):
+        chance = 100 / (1 + np.exp(-at(two_groups, 0.0).thresholds[a]))
+        assert float(re.search(r"[\d.]+", line).group()) == pytest.approx(chance, abs=0.11)
+
+
+# ---- confidence --------------------------------------------------------------------------------
+
+
+def test_the_confidence_switch_takes_a_stricter_position(loans, two_groups):
+    loans.locator("[name=confidence][value=certified]").check()
+    for text in ("20", "15"):
+        loans.locator("#typed").fill(text)
+        loans.keyboard.press("Enter")
+        tolerance = shown_tolerance(loans)
+        assert_shows(loans, at(two_groups, tolerance, 0.95))
+        expect(loans.locator("#promise")).to_contain_text("95% confidence")
+    loans.locator("[name=confidence][value=plain]").check()
+    assert_shows(loans, at(two_groups, tolerance))
+
+
+def test_a_promise_that_cant_be_made_says_how_many_people_it_needs(loans, two_groups):
+    loans.locator("[name=confidence][value=certified]").check()
+    loans.locator("#typed").fill("1")
+    loans.keyboard.press("Enter")
+    tolerance = shown_tolerance(loans)
+    with pytest.raises(ValueError, match="can't be certified") as caught:
+        two_groups.at(tolerance, confidence=0.95)
+    expect(loans.locator("#promise")).to_contain_text(f"About {caught.value.rows_needed:,}")
+    expect(loans.locator("#promise")).to_have_class(re.compile("refused"))
+    expect(loans.locator("#frontier .zone")).to_be_visible()
+
+
+def test_the_keyboard_steps_over_the_promised_stops(loans, two_groups):
+    loans.locator("[name=confidence][value=certified]").check()
+    loans.locator("#slider").focus()
+    loans.keyboard.press("End")
+    step = page_data(two_groups)["slider"]["step"] / 1000
+    before = shown_tolerance(loans)
+    loans.keyboard.press("ArrowLeft")
+    assert before - shown_tolerance(loans) == pytest.approx(step)
+    assert_shows(loans, at(two_groups, shown_tolerance(loans), 0.95))
+
+
+# ---- other dials -------------------------------------------------------------------------------
+
+
+def test_a_family_shows_its_settings_and_no_scores(visit, exported_family, family):
+    page = visit(exported_family)
+    expect(page.locator("#scores-title")).to_have_text("The settings")
+    expect(page.locator("#scores-note")).to_contain_text("no single line to draw")
+    expect(page.locator("#settings tbody tr")).to_have_count(int(family.states.dialled.sum()))
+    page.locator("#slider").focus()
+    for key in ("Home", "End"):
+        page.keyboard.press(key)
+        point = at(family, shown_tolerance(page))
+        assert_shows(page, point)
+        expect(page.locator("#settings tr.here th")).to_have_text(f"{point.setting:.6g}")
+
+
+def test_without_labels_there_is_no_accuracy(visit, folder):
+    sample = make_gaussian(
+        3_000, shares=(0.5, 0.3, 0.2), base_rates=(0.3, 0.5, 0.6), separations=(1, 1, 1)
+    )
+    frontier = sweep(sample.logits, sample.groups)
+    page = visit(write_page(frontier, folder / "unlabelled.html"))
+    expect(page.locator("#least")).to_be_hidden()
+    expect(page.locator("#groups thead th")).to_have_count(2)
+    page.locator("#typed").fill("5")
+    page.keyboard.press("Enter")
+    point = at(frontier, shown_tolerance(page))
+    counts = [lines["this position"][0][0] for lines in shown_counts(page).values()]
+    assert counts == [*point.selected[0].tolist(), point.selected.sum()]
+
+
+def test_one_group_has_nothing_to_dial(visit, folder):
+    sample = make_gaussian(500, random_state=0)
+    page = visit(write_page(sweep(sample.logits, ["all"] * 500, sample.y), folder / "one.html"))
+    expect(page.locator("#slider")).to_be_disabled()
+    expect(page.locator("#dial-hint")).to_contain_text("nothing to dial")
+    expect(page.locator("#frontier-section")).to_be_hidden()
+
+
+def test_names_are_text_and_never_markup(visit, folder):
+    sample = make_gaussian(400, random_state=0)
+    evil = "<img src=x onerror=alert(1)></script><b>"
+    groups = np.where(sample.groups == "group 0", evil, "b")
+    frontier = replace(sweep(sample.logits, groups, sample.y), certificate="none")
+    names = {"name": evil, "people": {evil: evil}, "labels": (evil, evil)}
+    page = visit(write_page(frontier, folder / "evil.html", **names))
+    expect(page.locator("#name")).to_have_text(evil)
+    assert page.title() == evil
+    assert page.locator("img, #page b").count() == 0
+
+
+# ---- looks -------------------------------------------------------------------------------------
+
+
+def brightness(page: Page) -> float:
+    colour = page.evaluate("getComputedStyle(document.body).backgroundColor")
+    return float(np.mean([int(x) for x in re.findall(r"\d+", colour)[:3]]))
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_light_and_dark_follow_the_system_until_chosen(page, visit, exported, scheme):
+    page.emulate_media(color_scheme=scheme)
+    visit(exported)
+    dark = scheme == "dark"
+    assert (brightness(page) < 60) == dark
+    curve = "document.querySelector('#frontier canvas').toDataURL()"
+    before = page.evaluate(curve)
+    page.locator("#theme").click()
+    settle(page)
+    assert (brightness(page) < 60) != dark
+    assert page.evaluate(curve) != before
+    page.locator("#theme").click()
+    assert (brightness(page) < 60) == dark
+
+
+def assert_accessible(page: Page) -> None:
+    page.evaluate(AXE.read_text("utf-8"))
+    found = page.evaluate("axe.run(document, { resultTypes: ['violations'] })")
+    assert [(v["id"], [n["target"] for n in v["nodes"]]) for v in found["violations"]] == []
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [1280, 400])
+def test_nothing_is_found_that_keeps_people_out(page, visit, exported, tmp_path, scheme, width):
+    page.emulate_media(color_scheme=scheme)
+    page.set_viewport_size({"width": width, "height": 900})
+    visit(exported)
+    page.locator("[name=confidence][value=certified]").check()
+    page.locator("#slider").focus()
+    page.keyboard.press("PageDown")
+    settle(page)
+    page.screenshot(path=tmp_path / f"{scheme}-{width}.png", full_page=True)
+    page.locator("#slider").press("Home")  # a refusal
+    page.evaluate("document.querySelectorAll('details').forEach((d) => { d.open = true; })")
+    settle(page)
+    assert_accessible(page)
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+
+
+def test_a_family_keeps_nobody_out_either(visit, exported_family):
+    assert_accessible(visit(exported_family))
+
+
+def test_nothing_moves_for_those_who_want_it_so(page, visit, exported):
+    moving = """() => [...document.querySelectorAll("*")].filter((e) => {
+        const style = getComputedStyle(e);
+        const lasts = style.transitionDuration.split(",").some((t) => parseFloat(t) > 0);
+        return style.animationName !== "none" || lasts;
+    }).length"""
+    page.emulate_media(reduced_motion="reduce")
+    visit(exported)
+    assert page.evaluate(moving) == 0
+    page.emulate_media(reduced_motion="no-preference")
+    assert page.evaluate(moving) > 0
+
+
+def test_everything_that_can_be_done_can_be_done_by_keyboard(loans):
+    reached = set()
+    for _ in range(30):
+        loans.keyboard.press("Tab")
+        reached.add(loans.evaluate("document.activeElement.id || document.activeElement.tagName"))
+    assert {"theme", "slider", "accuracy", "typed", "SUMMARY"} <= reached
+
+
+# ---- with a server -----------------------------------------------------------------------------
+
+
+@dataclass
+class Desk:
+    """What the page asks of its server, as the module fairdial.serve.page says."""
+
+    document: dict[str, Any]
+    tolerance: float = 0.1
+    confidence: float | None = None
+    version: int = 1
+    writable: bool = True
+    refuse: int | None = None
+    asked: list[str] = field(default_factory=list)
+    puts: list[dict[str, Any]] = field(default_factory=list)
+    entries: list[dict[str, Any]] = field(default_factory=list)
+    address: str = ""
+
+    def dial(self) -> dict[str, Any]:
+        names = "tolerance", "confidence", "version", "writable"
+        return {name: getattr(self, name) for name in names} | {"reason": "the law"}
+
+    def put(self, headers: Any, wish: dict[str, Any]) -> tuple[int, Any]:
+        self.puts.append(wish | {"If-Match": headers["If-Match"]})
+        if headers["Authorization"] != "Bearer secret":
+            return 401, {"detail": "no"}
+        if headers["If-Match"] != f'"{self.version}"':
+            return 409, {"detail": "moved"}
+        if self.refuse is not None:
+            return self.refuse, {"detail": "the reason why"}
+        old = {"tolerance": self.tolerance, "confidence": self.confidence}
+        self.tolerance, self.confidence = wish["tolerance"], wish["confidence"]
+        self.version += 1
+        new = {"tolerance": self.tolerance, "confidence": self.confidence}
+        entry = {"time": "2026-11-16T09:30:00Z", "who": wish.get("by"), "old": old, "new": new}
+        self.entries.insert(0, entry | {"reason": wish["reason"], "version": self.version})
+        return 200, self.dial()
+
+
+@pytest.fixture
+def desk(two_groups) -> Iterator[Desk]:
+    desk = Desk(page_data(two_groups, name="Loans", people=PEOPLE, labels=LABELS))
+    files = page_files()
+
+    class Handler(BaseHTTPRequestHandler):
+        def answer(self, status: int, content: Any, media_type: str = "application/json") -> None:
+            data = content if isinstance(content, bytes) else json.dumps(content).encode()
+            self.send_response(status)
+            self.send_header("Content-Type", media_type)
+            self.send_header("Content-Length", str(len(data)))
+            self.send_header("Content-Security-Policy", SERVED_POLICY)
+            self.end_headers()
+            self.wfile.write(data)
+
+        def do_GET(self) -> None:
+            desk.asked.append(self.path)
+            name = self.path.removeprefix("/static/")
+            if self.path == "/":
+                self.answer(200, render_index().encode(), "text/html; charset=utf-8")
+            elif self.path.startswith("/static/") and name in files:
+                self.answer(200, *files[name])
+            elif self.path == "/v1/frontier":
+                self.answer(200, desk.document)
+            elif self.path == "/v1/dial":
+                self.answer(200, desk.dial())
+            elif self.path == "/v1/audit":
+                self.answer(200, {"entries": desk.entries})
+            else:
+                self.answer(404, {"detail": "not here"})
+
+        def do_PUT(self) -> None:
+            desk.asked.append(f"PUT {self.path}")
+            body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            self.answer(*desk.put(self.headers, body))
+
+        def log_message(self, *_: Any) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server.daemon_threads = True
+    desk.address = f"http://127.0.0.1:{server.server_address[1]}/"
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    yield desk
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+@pytest.fixture
+def served(page: Page, desk: Desk) -> Iterator[Page]:
+    complaints: list[str] = []
+    page.on("console", lambda message: complaints.append(f"{message.type}: {message.text}"))
+    page.on("pageerror", lambda error: complaints.append(str(error)))
+    page.goto(desk.address)
+    expect(page.locator("#audit-section")).to_be_visible()
+    yield page
+    # the browser itself reports answers that refuse
+    assert [text for text in complaints if "Failed to load resource" not in text] == []
+
+
+def fill_in(page: Page, *, token: str = "secret") -> None:
+    page.locator("#typed").fill("5")
+    page.keyboard.press("Enter")
+    settle(page)
+    page.locator("#reason").fill("agreed in council")
+    page.locator("#by").fill("Ada")
+    page.locator("#token").fill(token)
+
+
+def test_the_served_page_asks_only_its_server_and_nothing_while_moving(served, desk, two_groups):
+    assert shown_tolerance(served) == 0.1
+    assert not [path for path in desk.asked if path.startswith("PUT")]
+    before = list(desk.asked)
+    assert {"/v1/frontier", "/v1/dial", "/v1/audit"} <= set(before)
+    assert "/favicon.ico" not in before
+    served.locator("#slider").focus()
+    for _ in range(15):
+        served.keyboard.press("ArrowLeft")
+    assert shown_tolerance(served) == pytest.approx(0.085)
+    assert_shows(served, at(two_groups, shown_tolerance(served)))
+    assert desk.asked == before
+
+
+def test_applying_sends_the_position_with_its_reason_and_the_record_shows_it(
+    served, desk, tmp_path
+):
+    fill_in(served)
+    expect(served.locator("#apply-button")).to_have_text("Apply 5.0 percentage points")
+    served.locator("#apply-button").click()
+    expect(served.locator("#apply-status")).to_contain_text("Done. In use now: 5.0")
+    wish = {"tolerance": 0.05, "confidence": None, "reason": "agreed in council", "by": "Ada"}
+    assert desk.puts == [wish | {"If-Match": '"1"'}]
+    expect(served.locator("#audit li")).to_have_count(1)
+    text = "Ada: from 10.0 percentage points to 5.0 percentage points"
+    expect(served.locator("#audit li")).to_contain_text(text)
+    expect(served.locator("#audit li")).to_contain_text("agreed in council")
+    expect(served.locator("#flips-text")).to_contain_text("no decision changes")
+    expect(served.locator("#apply-note")).to_contain_text("In use now: 5.0 percentage points")
+    served.screenshot(path=tmp_path / "served.png", full_page=True)
+
+
+def test_a_promised_position_is_applied_with_its_confidence(served, desk, two_groups):
+    served.locator("[name=confidence][value=certified]").check()
+    fill_in(served)
+    served.locator("#typed").fill("20")
+    served.locator("#typed").press("Enter")
+    settle(served)
+    served.locator("#apply-button").click()
+    expect(served.locator("#apply-status")).to_contain_text("with 95% confidence")
+    assert desk.puts[-1]["confidence"] == 0.95
+    served.reload()
+    expect(served.locator("[name=confidence][value=certified]")).to_be_checked()
+    assert_shows(served, at(two_groups, desk.tolerance, 0.95))
+    served.locator("#slider").press("Home")
+    expect(served.locator("#apply-button")).to_be_disabled()
+
+
+@pytest.mark.parametrize(
+    ("status", "words"),
+    [
+        (403, "does not allow"),
+        (422, "the reason why"),
+        (503, "record changes"),
+        (500, "500"),
+    ],
+)
+def test_refusals_are_told_beside_the_button(served, desk, status, words):
+    desk.refuse = status
+    fill_in(served)
+    served.locator("#apply-button").click()
+    expect(served.locator("#apply-status")).to_contain_text(words)
+    expect(served.locator("#apply-button")).to_be_enabled()
+    assert desk.tolerance == 0.1
+
+
+def test_a_wrong_token_is_told(served, desk):
+    fill_in(served, token="guess")
+    served.locator("#apply-button").click()
+    expect(served.locator("#apply-status")).to_contain_text("token is missing or wrong")
+    assert desk.tolerance == 0.1
+
+
+def test_a_dial_that_was_moved_meanwhile_is_shown_before_it_is_moved_again(served, desk):
+    desk.tolerance, desk.version = 0.07, 2
+    fill_in(served)
+    served.locator("#apply-button").click()
+    expect(served.locator("#apply-status")).to_contain_text("Somebody else")
+    expect(served.locator("#apply-note")).to_contain_text("In use now: 7.0")
+    assert desk.tolerance == 0.07
+    served.locator("#apply-button").click()
+    expect(served.locator("#apply-status")).to_contain_text("Done.")
+    assert desk.tolerance == 0.05
+
+
+def test_nothing_is_sent_without_a_reason_and_a_token(served, desk):
+    served.locator("#apply-button").click()
+    expect(served.locator("#apply-status")).to_have_text("Give a reason.")
+    served.locator("#reason").fill("x")
+    served.locator("#apply-button").click()
+    expect(served.locator("#apply-status")).to_have_text("Give the token.")
+    assert desk.puts == []
+
+
+def test_the_token_is_kept_nowhere(served, desk):
+    fill_in(served)
+    served.locator("#apply-button").click()
+    expect(served.locator("#apply-status")).to_contain_text("Done.")
+    kept = served.evaluate(
+        "JSON.stringify([localStorage, sessionStorage, document.cookie, location.href])"
+    )
+    assert "secret" not in kept
+    assert "secret" not in json.dumps(desk.asked)
+
+
+def test_a_server_that_may_not_be_written_to_offers_no_button(page, desk):
+    desk.writable = False
+    page.goto(desk.address)
+    expect(page.locator("#audit-section")).to_be_visible()
+    expect(page.locator("#apply-section")).to_be_hidden()
+
+
+def test_a_server_that_fails_is_told(page, desk):
+    desk.document = {"format": "something else"}
+    page.goto(desk.address)
+    expect(page.locator("#trouble")).to_contain_text("could not be shown")
+
+
+def test_the_served_page_keeps_nobody_out(served, desk):
+    desk.entries.append({"time": "2026-11-16T09:30:00Z", "who": "Ada", "old": 0.1, "new": 0.05,
+                         "reason": "law", "version": 2})  # fmt: skip
+    served.reload()
+    expect(served.locator("#audit li")).to_contain_text("from 10.0 percentage points")
+    served.evaluate("document.querySelectorAll('details').forEach((d) => { d.open = true; })")
+    assert_accessible(served)
+
+
+def test_the_benchmark_runs_and_prints_a_table(browser_type_launch_args):
+    assert browser_type_launch_args
+    script = Path(__file__).parents[2] / "benchmarks" / "page.py"
+    done = subprocess.run(
+        [sys.executable, str(script), "--quick"], capture_output=True, text=True, timeout=300
+    )
+    assert done.returncode == 0, done.stderr
+    assert "| ---" in done.stdout

@@ -1,0 +1,311 @@
+"""The document of the page: what it holds is the frontier's, and nothing but counts."""
+
+from __future__ import annotations
+
+import base64
+import json
+from dataclasses import replace
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from sklearn.linear_model import LogisticRegression
+
+from fairdial import CannotCertifyError, FairBayes, Frontier, InvalidInputError, criterion, sweep
+from fairdial.datasets import make_gaussian
+from fairdial.paths import Table
+from fairdial.serve import page_data as module
+from fairdial.serve.page_data import page_data
+
+
+def ints(text: str, length: int) -> NDArray[Any]:
+    """(length, columns) of packed columns, byte by byte."""
+    numbers, bits, shift = [], 0, 0
+    for byte in base64.b64decode(text):
+        bits, shift = bits | (byte & 127) << shift, shift + 7
+        if byte < 128:
+            numbers.append(bits // 2 if bits % 2 == 0 else -(bits + 1) // 2)
+            bits = shift = 0
+    return np.cumsum(np.array(numbers).reshape(-1, length), axis=1).T
+
+
+def floats(text: str) -> NDArray[Any]:
+    return np.frombuffer(base64.b64decode(text), "<f8")
+
+
+def rebuilt(document: dict[str, Any]) -> Frontier:
+    """A frontier from what the page is given, its figures worked out from counts."""
+    states, rows = document["states"], np.array(document["rows"])
+    selected = ints(states["selected"], states["count"]).reshape(-1, *rows.shape)
+    label = document["criterion"]["counted"]
+    counted = selected.sum(axis=1) if label is None else selected[:, label]
+    whole = rows.sum(axis=0) if label is None else rows[label]
+    gap = np.ptp(counted / whole, axis=1)
+    unknown = np.zeros(len(gap))
+    table = Table(unknown, gap, unknown > 0, np.zeros((len(gap), rows.shape[1])), selected)
+    groups = tuple(group["name"] for group in document["groups"])
+    return Frontier(table, criterion(document["criterion"]["name"]), groups, rows, "none")
+
+
+def stops_of(document: dict[str, Any]) -> NDArray[Any]:
+    slider = document["slider"]
+    return np.arange(slider["stops"] + 1) / 10 ** slider["digits"]
+
+
+def assert_same_answers(frontier: Frontier, other: Frontier, tolerances: NDArray[Any]) -> None:
+    states, feasible = frontier.states.first_within(tolerances)
+    found, able = other.states.first_within(tolerances)
+    assert np.array_equal(feasible, able)
+    assert np.array_equal(frontier.states.read(states)[1], other.states.read(found)[1])
+    assert np.array_equal(frontier.gap[states], other.gap[found])
+
+
+def large(rows: int, n_groups: int) -> Frontier:
+    """Many states, of which statements about new rows are cheap."""
+    rng = np.random.default_rng(0)
+    codes = np.arange(rows) % n_groups
+    frontier = sweep(rng.normal(2.0 * codes - 1.0), codes, rng.random(rows) < 0.5)
+    return replace(frontier, certificate="simultaneous")
+
+
+@pytest.fixture(autouse=True)
+def _few_certified_stops(monkeypatch):
+    """Statements about new rows take a while; ``document`` was made with all of them."""
+    monkeypatch.setattr(module, "CERTIFIED_STOPS", 6)
+
+
+# ---- positions ---------------------------------------------------------------------------------
+
+
+def test_the_counts_answer_every_tolerance_as_the_frontier_does(frontier, document):
+    tolerances = np.concatenate(
+        [frontier.gap, np.nextafter(frontier.gap, 0), np.linspace(0, 1, 999)]
+    )
+    assert_same_answers(frontier, rebuilt(document), tolerances)
+
+
+def test_the_document_is_json_and_survives_it(document):
+    assert json.loads(json.dumps(document, allow_nan=False)) == document
+
+
+def test_thresholds_are_the_frontiers_to_three_decimals(two_groups):
+    document = page_data(two_groups)
+    kept = np.flatnonzero(two_groups.states.dialled)
+    found = ints(document["states"]["thresholds"], len(kept)) / 1000
+    assert np.abs(found - two_groups.states.read(kept)[0]).max() <= 0.0005 + 1e-12
+
+
+def test_infinite_thresholds_are_told_apart():
+    logits = np.r_[np.full(80, -np.inf), np.full(40, np.inf), np.full(40, -5.0)]
+    frontier = sweep(logits, np.r_[np.zeros(80), np.ones(80)])
+    document = page_data(frontier)
+    thresholds = frontier.states.read(np.flatnonzero(frontier.states.dialled))[0]
+    found = ints(document["states"]["thresholds"], len(thresholds))
+    assert np.isinf(thresholds).any()
+    assert np.array_equal(np.abs(found) == module.ENDLESS, np.isinf(thresholds))
+    assert np.array_equal(np.sign(found), np.sign(thresholds))
+
+
+def test_a_family_comes_with_all_its_settings(family):
+    states = page_data(family)["states"]
+    assert np.array_equal(floats(states["settings"]), family.setting)
+    assert states["thresholds"] is None
+
+
+def test_the_slider_ends_at_or_just_above_the_gap_without_constraint(frontier, document):
+    stops, step = stops_of(document), document["slider"]["step"]
+    assert stops[-1] >= frontier.gap[0]
+    assert stops[-1 - step] < frontier.gap[0]
+    assert document["slider"]["stops"] % step == 0
+
+
+def test_a_small_gap_has_finer_stops():
+    rng = np.random.default_rng(0)
+    logits, groups = rng.normal(size=6000), np.arange(6000) % 2
+    document = page_data(sweep(logits, groups))
+    assert document["slider"]["digits"] == 4
+
+
+def test_one_group_has_nothing_to_dial():
+    sample = make_gaussian(500, random_state=0)
+    document = page_data(sweep(sample.logits, np.zeros(500), sample.y))
+    assert document["slider"]["stops"] == 0
+    assert document["states"]["count"] == 1
+
+
+def test_a_hundred_thousand_positions_take_less_than_three_megabytes():
+    frontier = large(250_000, 2)
+    document = page_data(frontier)
+    assert document["states"]["count"] == document["states"]["of"] > 70_000
+    assert document["states"]["decimals"] is None
+    assert len(json.dumps(document)) * 100_000 / document["states"]["count"] < 3e6
+
+
+@pytest.mark.parametrize(("most", "decimals"), [(7000, 4), (900, 3), (1, 3)])
+def test_where_positions_are_left_out_tolerances_of_so_many_decimals_stay_exact(
+    monkeypatch, most, decimals
+):
+    frontier = large(30_000, 2)
+    monkeypatch.setattr(module, "MOST_STATES", most)
+    document = page_data(frontier)
+    assert document["states"]["decimals"] == decimals
+    assert document["states"]["of"] == frontier.states.dialled.sum() > document["states"]["count"]
+    grid = np.arange(10**decimals + 1) / 10**decimals
+    assert_same_answers(frontier, rebuilt(document), grid)
+    assert_same_answers(frontier, rebuilt(document), stops_of(document))
+
+
+def test_many_groups_keep_fewer_positions(monkeypatch):
+    monkeypatch.setattr(module, "MOST_NUMBERS", 30_000)
+    document = page_data(large(30_000, 5))
+    assert document["states"]["count"] * (10 + 5) <= 30_000
+
+
+def test_a_thinned_frontier_answers_as_itself(two_groups):
+    thin = two_groups.thin(20)
+    document = page_data(thin)
+    assert document["histogram"] is None
+    assert_same_answers(thin, rebuilt(document), np.linspace(0, 1, 500))
+
+
+def test_a_frontier_whose_gaps_were_changed_is_refused(two_groups):
+    thin = two_groups.thin(20)
+    thin.states.gap[3] *= 1.0001
+    with pytest.raises(InvalidInputError, match="gaps are those of its counts"):
+        page_data(thin)
+
+
+# ---- new rows ----------------------------------------------------------------------------------
+
+
+def test_certified_stops_are_those_of_the_frontier(frontier, document):
+    certified, slider = document["certified"], document["slider"]
+    size = certified["stops"]
+    able, needed = ints(certified["able"], size)[:, 0], ints(certified["needed"], size)[:, 0]
+    selected = ints(certified["selected"], size).reshape(size, *frontier.rows.shape)
+    bounds = floats(certified["bounds"])
+    assert 0 < able.sum() < size
+    for i in range(size):
+        wish = i * slider["step"] / 10 ** slider["digits"]
+        if able[i]:
+            point = frontier.at(wish, confidence=0.95)
+            assert np.array_equal(selected[i], point.selected)
+            assert bounds[i] == point.certified_gap
+        else:
+            with pytest.raises(CannotCertifyError) as caught:
+                frontier.at(wish, confidence=0.95)
+            assert needed[i] == (caught.value.rows_needed or 0)
+            assert certified["smallest"] == caught.value.smallest_tolerance
+    assert certified["margin"] == frontier.margin(0.95)
+
+
+@pytest.mark.parametrize(("certificate", "kind"), [("declared", "declared"), ("simultaneous",) * 2])
+def test_the_kind_of_statement_is_told(two_groups, certificate, kind):
+    document = page_data(replace(two_groups, certificate=certificate))
+    assert document["certified"]["kind"] == kind
+
+
+def test_more_than_two_groups_and_families_choose_after_looking(family):
+    assert page_data(large(3000, 3))["certified"]["kind"] == "simultaneous"
+    assert page_data(family)["certified"]["kind"] == "finite"
+
+
+def test_where_nothing_can_be_said_the_reason_is(two_groups, family):
+    seen = page_data(replace(two_groups, certificate="none"))["certified"]
+    assert seen == {"level": 0.95, "kind": "none", "reason": "seen"}
+    family = Frontier.from_json(family.to_json())
+    family.states.family = 0
+    assert page_data(family)["certified"]["reason"] == "searched"
+
+
+def test_the_confidence_can_be_chosen(two_groups):
+    loose = page_data(two_groups, confidence=0.6)["certified"]
+    assert loose["level"] == 0.6
+    assert loose["margin"] < page_data(two_groups)["certified"]["margin"]
+
+
+# ---- scores ------------------------------------------------------------------------------------
+
+
+def test_the_histogram_counts_each_groups_rows_by_label():
+    sample = make_gaussian(3_000, random_state=3)
+    document = page_data(sweep(sample.logits, sample.groups, sample.y))
+    edges = floats(document["histogram"]["edges"])
+    bins = len(edges) - 1
+    counts = ints(document["histogram"]["counts"], 4 * bins).reshape(2, 2, bins)
+    assert 0.0 in edges
+    assert np.allclose(np.diff(edges), edges[1] - edges[0])
+    for a, group in enumerate(("group 0", "group 1")):
+        for label in (0, 1):
+            chosen = sample.logits[(sample.groups == group) & (sample.y == label)]
+            inside = [
+                int(((chosen > low) & (chosen <= high)).sum()) for low, high in pairwise(edges)
+            ]
+            inside[0] += int((chosen <= edges[0]).sum())
+            inside[-1] += int((chosen > edges[-1]).sum())
+            assert counts[a, label].tolist() == inside
+
+
+@pytest.mark.parametrize("value", [0.0, 3.0, -3.0, 1e-300, np.inf])
+def test_scores_that_are_all_alike_have_a_histogram(value):
+    frontier = sweep(np.full(100, value), np.arange(100) % 2)
+    histogram = page_data(frontier)["histogram"]
+    edges = floats(histogram["edges"])
+    assert np.all(np.diff(edges) > 0)
+    assert np.isfinite(edges).all()
+    assert ints(histogram["counts"], 2 * histogram["bins"]).sum() >= 0
+
+
+# ---- names -------------------------------------------------------------------------------------
+
+
+def test_a_model_brings_its_labels_and_its_position():
+    sample = make_gaussian(3_000, random_state=0)
+    words = np.where(sample.y == 1, "repaid", "default")
+    model = FairBayes(LogisticRegression(), tolerance=0.1, criterion="equal_opportunity")
+    model.set_params(pos_label="repaid", random_state=0)
+    model.fit(sample.logits[:, None], words, sensitive_features=sample.groups)
+    document = page_data(model)
+    assert document["labels"] == {"negative": "default", "positive": "repaid"}
+    assert "“repaid”" in document["criterion"]["meaning"]
+    assert document["deployed"]["tolerance"] == 0.1
+    assert document["deployed"]["selected"] == model.frontier_.at(0.1).selected.tolist()
+    assert page_data(model, tolerance=0.2)["deployed"]["tolerance"] == 0.2
+
+
+def test_labels_that_are_numbers_stay_unnamed():
+    sample = make_gaussian(3_000, random_state=0)
+    model = FairBayes(LogisticRegression(), random_state=0)
+    model.fit(sample.logits[:, None], sample.y, sensitive_features=sample.groups)
+    assert page_data(model)["labels"] is None
+
+
+def test_groups_may_be_called_otherwise(two_groups):
+    document = page_data(two_groups, people={"group 1": "men"})
+    assert [group["people"] for group in document["groups"]] == [None, "men"]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "named"),
+    [
+        ({"name": ""}, "`name`"),
+        ({"name": 3}, "`name`"),
+        ({"people": {"nobody": "x"}}, "`people`.*nobody"),
+        ({"people": {"group 0": ""}}, "`people`"),
+        ({"labels": "yes"}, "`labels`"),
+        ({"labels": ("a", "b", "c")}, "`labels`"),
+        ({"labels": ("a", None)}, "`labels`"),
+        ({"confidence": 1.0}, "`confidence`"),
+        ({"tolerance": -0.1}, "`tolerance`"),
+    ],
+)
+def test_wrong_arguments_are_named(two_groups, wrong, named):
+    with pytest.raises(InvalidInputError, match=named):
+        page_data(two_groups, **wrong)
+
+
+def test_a_model_without_a_frontier_is_refused():
+    with pytest.raises(ValueError, match="not fitted"):
+        page_data(FairBayes(LogisticRegression()))
