@@ -28,7 +28,7 @@ from fairdial.serve.records import BadRowError
 from fairdial.serve.service import RefusedError, Service
 
 MOST_BYTES = 2 << 20  # of a request
-LARGE = 1 << 15  # bytes of a request that is answered beside the loop
+LARGE = 1 << 18  # bytes of a request that is answered beside the loop
 MOST_ENTRIES, USUAL_ENTRIES = 1_000, 100
 JSON = "application/json"
 SCHEME = b"bearer "

@@ -20,6 +20,7 @@ from fairdial.errors import FairdialWarning, InvalidInputError
 from fairdial.frontier import Frontier
 from fairdial.methods.base import DialClassifier
 from fairdial.methods.families import FamilyClassifier
+from fairdial.methods.network import torch_module
 from fairdial.methods.rows import Codes
 from fairdial.methods.thresholds import ThresholdClassifier
 from fairdial.points import Point, Points
@@ -37,7 +38,7 @@ from fairdial.states_json import plain_name
 
 Floats = NDArray[np.float64]
 
-REMEMBERED = 4096  # positions of the dial
+REMEMBERED = 1024  # positions of the dial
 
 
 class Positions:
@@ -93,6 +94,8 @@ class Decider:
         The negative and the positive label.
     positions : Positions
         The dial.
+    swept : bool
+        Whether one score and thresholds decide; otherwise a family's margins do.
     """
 
     def __init__(self, model: DialClassifier) -> None:
@@ -108,11 +111,7 @@ class Decider:
             )
         self._codes: dict[Hashable, int] = {name: code for code, name in enumerate(names)}
         self.layout, self._model, self._records = _for_records(model)
-
-    @property
-    def swept(self) -> bool:
-        """Whether one score and thresholds decide; otherwise a family's margins do."""
-        return isinstance(self._model, ThresholdClassifier)
+        self.swept = isinstance(model, ThresholdClassifier)
 
     def codes(self, groups: Sequence[Any]) -> Codes:
         """(n,) codes of groups as JSON names them; left out where there is one group only."""
@@ -134,7 +133,7 @@ class Decider:
 
     def rows(self, features: Sequence[Any]) -> Any:
         """Rows of JSON, checked, as what the scorer takes."""
-        records = self.layout.values(features)
+        records = self.layout.records(features)
         return records if self._records else make_table(self.layout, records)
 
     def scores(self, rows: Any, codes: Codes) -> Floats:
@@ -196,12 +195,30 @@ def _for_records(model: DialClassifier) -> tuple[Layout, Any, bool]:
         raise InvalidInputError(f"`model` must be an estimator, got {type(model).__name__}.")
     encoder = getattr(served, "encoder_", None)
     if type(encoder) is TableEncoder:
-        served.scorer_ = copy.copy(scorer)
-        inputs = replace(scorer.encode, encoder=None)  # records become features here
-        encode = RecordEncoder(encoder)
-        served.scorer_.encode = lambda rows: inputs(encode(rows))
+        served.scorer_ = _record_net(scorer, RecordEncoder(encoder))
         return encoder_layout(encoder), served, True
     return _table_of(model), served, False
+
+
+def _record_net(scorer: Any, encode: RecordEncoder) -> Any:
+    """The scorer of a network that takes records."""
+    quick = torch_module("quick").quick_scorer(scorer)
+    if quick is not None:
+        return _RecordNet(quick, encode)
+    served = copy.copy(scorer)
+    inputs = replace(scorer.encode, encoder=None)  # records are encoded here
+    served.encode = lambda rows: inputs(encode(rows))
+    return served
+
+
+class _RecordNet:
+    """A quick network that takes records."""
+
+    def __init__(self, quick: Any, encode: RecordEncoder) -> None:
+        self._quick, self._encode = quick, encode
+
+    def logits(self, rows: Any, groups: Codes) -> Any:
+        return self._quick.logits(self._encode(rows), groups)
 
 
 def _table_of(model: Any) -> Layout:

@@ -147,7 +147,7 @@ def redial(counts: Counts, criterion: Criterion, names: tuple[Any, ...]) -> Fron
 
 def _ladder(counts: Counts) -> Ladder:
     bins = np.flatnonzero(counts)
-    upper: Floats = (bins - HALF) * -WIDTH
-    lower: Floats = np.nextafter(upper - WIDTH, np.inf)
+    upper = (HALF - bins) * np.float64(WIDTH)
+    lower = np.nextafter(upper - WIDTH, np.inf).astype(np.float64, copy=False)
     upper[bins == 0], lower[bins == BINS - 1] = np.inf, -np.inf
     return Ladder.of_counts(lower, upper, counts[None, bins])

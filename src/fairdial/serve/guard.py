@@ -74,7 +74,7 @@ class Guard:
             return
         start, status, path = time.perf_counter(), 0, scope["path"]
         request = os.urandom(8).hex()
-        scope["state"]["request"] = request
+        scope.setdefault("state", {})["request"] = request
 
         async def guarded(message: Message) -> None:
             nonlocal status

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import importlib
 import ipaddress
 import json
@@ -32,6 +33,7 @@ CONNECTIONS = 4096  # at once; more are answered with 503
 KEPT = 30  # seconds that an idle connection is kept
 GRACE = 10  # seconds that requests have to end when the server stops
 SERVER = "server"
+AUDIT, OBSERVED = ".audit.sqlite", ".observed"
 LEVEL = 0.95  # of the page's statements about new rows
 
 
@@ -143,6 +145,7 @@ def _run(host: str, port: int, workers: int, given: Mapping[str, str]) -> None:
             timeout_keep_alive=KEPT,
             timeout_graceful_shutdown=GRACE,
             proxy_headers=False,
+            ws="none",
         )
     finally:
         for name, value in before.items():
@@ -156,7 +159,10 @@ def app_from_environment() -> App:
     """The application of a process that :func:`serve` has started."""
     data = json.loads(os.environ[SETTINGS])
     hosts = data.pop("hosts")
-    return make_app(Settings(**data, hosts=None if hosts is None else tuple(hosts)))
+    app = make_app(Settings(**data, hosts=None if hosts is None else tuple(hosts)))
+    gc.collect()
+    gc.freeze()  # the model stays: no need to look through it again and again
+    return app
 
 
 def need_libraries() -> None:
@@ -195,15 +201,15 @@ def prepare(
     if not hasattr(loaded, "frontier_"):
         raise InvalidInputError("`model` must be calibrated to be served, got one that isn't.")
     start = check_one(loaded.tolerance if tolerance is None else tolerance)
-    place: Path | None = Path(audit) if audit is not None else _beside(folder, ".audit.sqlite")
+    place: Path | None = Path(audit or f"{folder}{AUDIT}").absolute()
     if read_only and audit is None and place is not None and not place.is_file():
         place = None
     settings = Settings(
         model=str(folder),
         hash=loaded.model_hash_,
         key=None if key is None else str(Path(key).absolute()),
-        audit=None if place is None else str(place.absolute()),
-        observed=str(Path(scratch, "observed.sqlite") if read_only else f"{place}.observed"),
+        audit=None if place is None else str(place),
+        observed=str(Path(scratch, "observed.sqlite") if read_only else f"{place}{OBSERVED}"),
         read_only=read_only,
         tolerance=start,
         confidence=confidence,
@@ -212,10 +218,6 @@ def prepare(
     )
     _settle(settings, loaded.frontier_)
     return settings
-
-
-def _beside(folder: Path, ending: str) -> Path:
-    return folder.with_name(folder.name + ending)
 
 
 def _settle(settings: Settings, frontier: Any) -> None:

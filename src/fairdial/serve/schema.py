@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, NotRequired
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+from typing_extensions import TypedDict  # pydantic needs it before Python 3.12
 
 MOST_ROWS = 1_000
 MOST_SCORES = 10_000
@@ -33,12 +34,14 @@ class Asked(BaseModel):
 # ---- asked -------------------------------------------------------------------------------------
 
 
-class Row(Asked):
+class Row(TypedDict):  # faster to make than a model
     """One row to decide on."""
 
+    __pydantic_config__ = ConfigDict(extra="forbid")  # type: ignore[misc]
+
     features: Any
-    group: Any = None
-    tolerance: Tolerance | None = None
+    group: NotRequired[Any]
+    tolerance: NotRequired[Tolerance | None]
 
 
 class PredictRequest(Asked):
@@ -70,6 +73,12 @@ class ObserveRequest(Asked):
     scores: Annotated[list[Number], Field(min_length=1, max_length=MOST_SCORES)] | None = None
     groups: Annotated[list[Any], Field(max_length=MOST_SCORES)] | None = None
     rows: Annotated[list[ObservedRow], Field(min_length=1, max_length=MOST_ROWS)] | None = None
+
+
+FIELDS = frozenset(
+    {"rows", "features", "group", "tolerance", "confidence", "reason", "by", "scores", "groups"}
+)
+"""What can be asked, by name."""
 
 
 # ---- answered ----------------------------------------------------------------------------------

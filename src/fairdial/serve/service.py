@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, ValidationError
+from pydantic_core import from_json
 
 from fairdial.errors import CannotCertifyError
 from fairdial.points import Point, Points
@@ -23,8 +24,7 @@ from fairdial.serve.audit import AuditError, AuditLog, Entry
 from fairdial.serve.deciding import Decider
 from fairdial.serve.metrics import Gauge, Metrics
 from fairdial.serve.observed import Observations, Observed
-from fairdial.serve.records import BadRowError
-from fairdial.serve.schema import DialRequest, ObserveRequest, PredictRequest
+from fairdial.serve.schema import FIELDS, DialRequest, ObserveRequest, PredictRequest
 
 Asked = TypeVar("Asked", bound=BaseModel)
 
@@ -152,10 +152,7 @@ class Service:
                 f"`confidence` must be at least {least:g}, as this server was started, or left "
                 "out.",
             )
-        try:
-            self.decider.positions.at(wish.tolerance, confidence)
-        except CannotCertifyError as error:
-            raise RefusedError(422, str(error)) from error
+        self._certified(lambda: self.decider.positions.at(wish.tolerance, confidence))
         if self.log is None:
             raise AuditError("there is no audit log")
         return self.log.append(
@@ -178,27 +175,35 @@ class Service:
         """Decisions for rows."""
         standing = self.standing()
         asked = parse(PredictRequest, body)
-        codes = self.decider.codes([row.group for row in asked.rows])
-        rows = self.decider.rows([row.features for row in asked.rows])
+        codes = self.decider.codes([row.get("group") for row in asked.rows])
+        rows = self.decider.rows([row["features"] for row in asked.rows])
         usual = standing.tolerance if asked.tolerance is None else asked.tolerance
-        own = any(row.tolerance is not None for row in asked.rows)
-        if own:
-            wishes = [usual if row.tolerance is None else row.tolerance for row in asked.rows]
+        own = [row.get("tolerance") for row in asked.rows]
+        if any(wish is not None for wish in own):
+            wishes = [usual if wish is None else wish for wish in own]
             told, margins = self._each(rows, codes, wishes, standing)
         else:
             wishes = [usual] * len(codes)
             told, margins = self._all(rows, codes, usual, asked.tolerance is None, standing)
         self._count(codes, margins > 0)
-        labels = self._labels
-        lines = ",".join(
-            f'{{"decision":{labels[margin > 0]},"margin":{_number(margin)},"tolerance":{wish!r}}}'
-            for margin, wish in zip(margins.tolist(), wishes, strict=True)
-        )
         return (
-            f'{{"rows":[{lines}],"positions":[{told}],'
-            f'"confidence":{json.dumps(standing.confidence)},"version":{standing.version},'
+            f'{{"rows":[{self._lines(margins, wishes)}],"positions":[{told}],'
+            f'"confidence":{_number(standing.confidence)},"version":{standing.version},'
             f'"model":"{self.model}"}}'
         ).encode()
+
+    def _lines(self, margins: NDArray[np.float64], wishes: Sequence[float]) -> str:
+        """Decisions as JSON; going through the rows in any other way takes longer."""
+        labels = self._labels
+        shown = map(repr if np.isfinite(margins).all() else _number, margins.tolist())
+        return ",".join(
+            [
+                f'{{"decision":{labels[selected]},"margin":{margin},"tolerance":{wish!r}}}'
+                for selected, margin, wish in zip(
+                    (margins > 0).tolist(), shown, wishes, strict=True
+                )
+            ]
+        )
 
     def _all(
         self, rows: Any, codes: NDArray[Any], wish: float, own: bool, standing: Standing
@@ -232,7 +237,7 @@ class Service:
         try:
             return find()
         except CannotCertifyError as error:
-            raise RefusedError(422, str(error)) from error
+            raise RefusedError(422, _unpromised(error)) from error
 
     def _count(self, codes: NDArray[Any], selected: NDArray[np.bool_]) -> None:
         groups, labels = self.decider.groups, self._label_names
@@ -333,6 +338,9 @@ class Service:
             name = self.decider.frontier.criterion.name
             notes.append(f"the gap of {name} can't be told without labels")
             return None
+        if len(found.rows) == 1:
+            notes.append("one group has no gap")
+            return None
         if not found.current.all():
             notes.append("the gap needs rows of every group since the dial was moved")
             return None
@@ -408,37 +416,21 @@ class Service:
 def parse(kind: type[Asked], body: bytes) -> Asked:
     """A request's body; what is wrong with it is told without repeating any of it."""
     try:
-        return kind.model_validate_json(body)
+        data = from_json(body, allow_inf_nan=False)  # parsing and checking apart is faster
+    except ValueError:
+        raise RefusedError(422, "the body must be JSON without NaN, got something else.") from None
+    try:
+        return kind.model_validate(data)
     except ValidationError as error:
         found = error.errors(include_url=False, include_context=False, include_input=False)
-        known = _words(kind)
-        told = [f"{_where(problem['loc'], known)}: {problem['msg']}" for problem in found[:SHOWN]]
+        told = [f"{_where(problem['loc'])}: {problem['msg']}" for problem in found[:SHOWN]]
         more = f" (and {len(found) - SHOWN} more)" if len(found) > SHOWN else ""
         raise RefusedError(422, "; ".join(told) + more) from None
 
 
-def _where(place: Sequence[int | str], known: set[str]) -> str:
+def _where(place: Sequence[int | str]) -> str:
     """Where a problem is; names that were sent are not repeated."""
-    parts = [str(p) if isinstance(p, int) or p in known else "?" for p in place]
-    return ".".join(parts) or "body"
-
-
-def _words(kind: type[BaseModel]) -> set[str]:
-    return {name for model in (kind, *_inner(kind)) for name in model.model_fields}
-
-
-def _inner(kind: type[BaseModel]) -> Iterator[type[BaseModel]]:
-    for field in kind.model_fields.values():
-        for part in _parts(field.annotation):
-            if isinstance(part, type) and issubclass(part, BaseModel):
-                yield part
-                yield from _inner(part)
-
-
-def _parts(annotation: Any) -> Iterator[Any]:
-    yield annotation
-    for argument in getattr(annotation, "__args__", ()):
-        yield from _parts(argument)
+    return ".".join(str(p) if isinstance(p, int) or p in FIELDS else "?" for p in place) or "body"
 
 
 def _position(point: Point, swept: bool) -> dict[str, Any]:
@@ -458,8 +450,17 @@ def _extended(value: float) -> float | str:
     return value if math.isfinite(value) else ("Infinity" if value > 0 else "-Infinity")
 
 
-def _number(value: float) -> str:
+def _number(value: float | None) -> str:
+    if value is None:
+        return "null"
     return repr(value) if math.isfinite(value) else f'"{_extended(value)}"'
+
+
+def _unpromised(error: CannotCertifyError) -> str:
+    smallest, rows = error.smallest_tolerance, error.rows_needed
+    able = "none" if smallest is None else f"the smallest is {smallest:.4f}"
+    more = "" if rows is None else f"; about {rows:,} rows like these would do"
+    return f"`tolerance` must be one that the calibration rows can certify, {able}{more}."
 
 
 def _share(part: Any, whole: Any) -> float | None:
@@ -468,6 +469,3 @@ def _share(part: Any, whole: Any) -> float | None:
 
 def _look(look: drift.Look | None) -> dict[str, float] | None:
     return None if look is None else {"distance": look.distance, "bound": look.bound}
-
-
-__all__ = ["BadRowError", "RefusedError", "Service", "Standing", "parse"]
