@@ -146,6 +146,21 @@ def step(name: str, *command: str, variables: dict[str, str] | None = None) -> N
     print(f"--- {name}: ok, {took:.1f} s", flush=True)
 
 
+def find_browser() -> None:
+    """Debian's chromium, installed where that can be done; without it, tests say what they skip."""
+    if shutil.which("chromium") or not shutil.which("apt-get") or os.geteuid() != 0:
+        return
+    print("Installing chromium for the tests of the page (once; a minute or so) ...", flush=True)
+    quiet = surroundings() | {"DEBIAN_FRONTEND": "noninteractive"}
+    for words in (("update",), ("install", "--yes", "--no-install-recommends", "chromium")):
+        done = subprocess.run(
+            ["apt-get", "--quiet", *words], env=quiet, capture_output=True, text=True
+        )
+        if done.returncode != 0:
+            print(f"apt-get {words[0]} failed: {done.stderr.strip()[-300:]}", flush=True)
+            return
+
+
 def lint() -> None:
     """Lint, formatting and types."""
     python = MAIN.python
@@ -184,6 +199,7 @@ def main() -> None:
         step("demo", python, "-m", "fairdial", "demo", *rest)
     elif given.chore == "test":
         lint()
+        find_browser()
         together = ("-n", "auto", "--dist", "worksteal")  # as many processes as processors
         step("pytest", python, "-m", "pytest", *together, *rest, variables=ONE_THREAD)
     elif given.chore == "lint":
