@@ -26,7 +26,7 @@ COMMANDS = {
 
 
 @click.group(cls=Commands, lazy=COMMANDS, context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(__version__)
+@click.version_option(__version__, prog_name="fairdial")
 @take_debug
 def main() -> None:
     """Fair classification with a dial: train once, set the tolerance afterwards.

@@ -60,8 +60,10 @@ def open_model(
     folder: Path, key: Path | None, trust: Sequence[str], *, calibrated: bool = True
 ) -> Any:
     """The whole model."""
+    from fairdial.cli.startup import import_skops
     from fairdial.methods.loading import load
 
+    import_skops()
     model = load(folder, key=key, trusted=trust)
     if calibrated and not hasattr(model, "frontier_"):
         raise InvalidInputError(UNCALIBRATED)
@@ -70,9 +72,11 @@ def open_model(
 
 def check_place(out: Path, overwrite: bool, key: Path | None) -> None:
     """Whether a model can be written there, and signed, before the work is done."""
+    from fairdial.cli.startup import import_skops
     from fairdial.cli.tables import check_free
     from fairdial.persistence.folder import check_target, read_key
 
+    import_skops()  # the model will be saved: what that needs, before the work is done
     check_free(out, overwrite)
     check_target(out, overwrite=overwrite)
     read_key(key)

@@ -1,0 +1,136 @@
+"""``fairdial calibrate``: the same scorer, a dial of other rows."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import fairdial
+from fairdial.cli.models import inputs, read_rows
+
+
+def calibrated(model: Path, data: Path, *, labels: bool = True) -> Any:
+    """The model, calibrated by Python."""
+    found = fairdial.load(model)
+    table = read_rows(found, data, "decision")
+    return found.calibrate(inputs(found, table), table["decision"] if labels else None)
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet"])
+def test_the_dial_is_the_one_that_python_finds(
+    kind: str, crossed: Path, place: Path, tmp_path: Path, answer: Any
+) -> None:
+    data, before = place / f"new.{kind}", fairdial.load(crossed)
+    told = answer("calibrate", crossed, data, "--out", tmp_path / "m")
+    found, own = fairdial.load(tmp_path / "m"), calibrated(crossed, data)
+    assert found.frontier_.to_json() == own.frontier_.to_json()
+    assert found.frontier_.to_json() != before.frontier_.to_json()
+    assert told["hash"] == found.model_hash_
+    assert told["calibration_rows"] == 700
+    assert told["labels"] is True
+    for line in told["frontier"]:
+        if line["feasible"]:
+            assert line["accuracy"] == own.frontier_.at(line["tolerance"]).accuracy
+    assert fairdial.load(crossed).model_hash_ == before.model_hash_
+
+
+def test_in_place_replaces_the_dial(model: Path, place: Path, tmp_path: Path, shell: Any) -> None:
+    copy = tmp_path / "copy"
+    shutil.copytree(model, copy)
+    shell("calibrate", copy, place / "new.csv", "--in-place")
+    assert fairdial.load(copy).frontier_.rows.sum() == 700
+    assert fairdial.load(copy).tolerance == 0.1
+
+
+def test_demographic_parity_needs_no_labels(
+    model: Path, place: Path, tmp_path: Path, new: pd.DataFrame, shell: Any
+) -> None:
+    new.drop(columns="decision").to_csv(tmp_path / "unlabelled.csv", index=False)
+    found = shell("calibrate", model, tmp_path / "unlabelled.csv", "--out", tmp_path / "m")
+    assert "DATA has no labels" in found.stderr
+    own = calibrated(model, place / "new.csv", labels=False)
+    assert fairdial.load(tmp_path / "m").frontier_.to_json() == own.frontier_.to_json()
+    assert " - " in found.stdout  # no accuracy
+
+
+def test_other_criteria_do(crossed: Path, tmp_path: Path, new: pd.DataFrame, shell: Any) -> None:
+    new.drop(columns="decision").to_csv(tmp_path / "unlabelled.csv", index=False)
+    found = shell("calibrate", crossed, tmp_path / "unlabelled.csv", "--out", "m", code=2)
+    assert "must have labels for equal_opportunity: in a column 'decision'" in found.stderr
+
+
+def test_labels_may_stand_in_another_column(
+    model: Path, place: Path, tmp_path: Path, new: pd.DataFrame, answer: Any, shell: Any
+) -> None:
+    new.rename(columns={"decision": "outcome"}).to_csv(tmp_path / "other.csv", index=False)
+    answer("calibrate", model, tmp_path / "other.csv", "--label", "outcome", "--out",
+           tmp_path / "m")  # fmt: skip
+    own = calibrated(model, place / "new.csv")
+    assert fairdial.load(tmp_path / "m").frontier_.to_json() == own.frontier_.to_json()
+    found = shell("calibrate", model, tmp_path / "other.csv", "--label", "outcom", "--out",
+                  tmp_path / "n", code=2)  # fmt: skip
+    assert "--label must be among the columns" in found.stderr
+    assert "Did you mean 'outcome'?" in found.stderr
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ([], "Either --out or --in-place must be given"),
+        (["--in-place", "--out", "x"], "Either --out or --in-place must be given"),
+        (["--in-place", "--scores", "s"], "--scores and --group must be given together"),
+    ],
+)
+def test_wishes_that_contradict_each_other(
+    given: list[str], told: str, model: Path, place: Path, shell: Any
+) -> None:
+    assert told in shell("calibrate", model, place / "new.csv", *given, code=2).stderr
+
+
+# ---- scores in Parquet -------------------------------------------------------------------------
+
+
+def test_scores_are_streamed_into_the_dial_of_their_counts(
+    model: Path, place: Path, tmp_path: Path, answer: Any
+) -> None:
+    found = fairdial.load(model)
+    table = read_rows(found, place / "new.parquet", "decision")
+    scored = table[["region", "decision"]].assign(logit=found.logits(inputs(found, table)))
+    scored.to_parquet(tmp_path / "scored.parquet")
+    told = answer("calibrate", model, tmp_path / "scored.parquet", "--scores", "logit", "--group",
+                  "region", "--label", "decision", "--out", tmp_path / "m")  # fmt: skip
+    own = found.calibrate_parquet(
+        tmp_path / "scored.parquet", score="logit", group="region", label="decision"
+    )
+    assert fairdial.load(tmp_path / "m").frontier_.to_json() == own.frontier_.to_json()
+    assert told["calibration_rows"] == 700
+
+
+def test_predict_writes_scores_that_calibrate_reads(
+    model: Path, place: Path, tmp_path: Path, answer: Any
+) -> None:
+    answer("predict", model, place / "new.parquet", "--tolerance", 1, "--id", "region", "--out",
+           tmp_path / "scored.parquet")  # fmt: skip
+    found = fairdial.load(model)
+    X = inputs(found, read_rows(found, place / "new.parquet"))
+    margins = pd.read_parquet(tmp_path / "scored.parquet")["margin"]
+    assert np.array_equal(margins, found.logits(X))
+    told = answer("calibrate", model, tmp_path / "scored.parquet", "--scores", "margin", "--group",
+                  "region", "--out", tmp_path / "m")  # fmt: skip
+    assert told["labels"] is False
+    assert told["frontier"][-1]["gap"] == pytest.approx(
+        calibrated(model, place / "new.parquet", labels=False).frontier_.gap[0]
+    )
+
+
+def test_a_column_that_is_not_in_the_parquet_file_is_named(
+    model: Path, place: Path, tmp_path: Path, shell: Any
+) -> None:
+    found = shell("calibrate", model, place / "new.parquet", "--scores", "logit", "--group",
+                  "region", "--out", tmp_path / "m", code=2)  # fmt: skip
+    assert "logit" in found.stderr

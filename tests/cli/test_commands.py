@@ -1,0 +1,127 @@
+"""The command line as a whole: what starts, what ends, and how."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+
+from fairdial import __version__
+from fairdial.cli import COMMANDS, main
+
+HEAVY = ("numpy", "pandas", "sklearn", "scipy", "torch", "pyarrow", "rich", "matplotlib")
+HERE = [name for name, command in COMMANDS.items() if command.extra is None]
+
+
+def test_help_needs_none_of_the_heavy_libraries() -> None:
+    program = (
+        "import sys\nfrom fairdial.cli import COMMANDS, main\n"
+        "for name in [None, *COMMANDS]:\n"
+        "    try:\n        main([name, '--help'] if name else ['--help'])\n"
+        "    except SystemExit:\n        pass\n"
+        f"print([name for name in {HEAVY!r} if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.stdout.splitlines()[-1] == "[]", done.stderr
+
+
+def test_the_list_of_commands_says_what_their_help_says() -> None:
+    context = click.Context(main)
+    for name in HERE:
+        command = main.get_command(context, name)
+        assert command is not None
+        assert command.name == name
+        assert {"--json", "--quiet", "--debug"} <= {
+            option for parameter in command.params for option in parameter.opts
+        } or name == "bench"
+
+
+@pytest.mark.parametrize("name", HERE)
+def test_every_command_has_help_with_a_sentence_for_each_option(name: str) -> None:
+    command = main.get_command(click.Context(main), name)
+    assert command is not None
+    assert command.help
+    for parameter in command.params:
+        if isinstance(parameter, click.Option) and parameter.name not in ("seed", "data"):
+            assert parameter.help, parameter.name
+
+
+def test_skops_is_imported_without_torch_and_dask_which_stay_importable() -> None:
+    program = (
+        "import sys\nfrom fairdial.cli.startup import import_skops\nimport_skops()\n"
+        "print('skops.io' in sys.modules, 'torch' in sys.modules, 'dask' in sys.modules)\n"
+        "import sklearn.externals.array_api_compat.torch\nprint('torch' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.stdout.split() == ["True", "False", "False", "True"], done.stderr
+
+
+def test_a_wrong_name_is_answered_with_the_nearest(shell: Any) -> None:
+    assert "Did you mean 'predict'?" in shell("predcit", code=2).stderr
+    assert "No such option '--tolerence'" in shell("dial", "x", "--tolerence", 1, code=2).stderr
+    assert shell("--version").stdout == f"fairdial, version {__version__}\n"
+
+
+@pytest.mark.skipif(find_spec("fairdial.serve") is not None, reason="the server is here")
+def test_a_command_whose_libraries_are_missing_names_the_extra(shell: Any) -> None:
+    found = shell("serve", "model", "--port", 80, code=1)
+    assert "pip install 'fairdial[serve]'" in found.stderr
+
+
+def test_debug_shows_where_an_error_came_from(place: Path) -> None:
+    command = [sys.executable, "-m", "fairdial", "dial", str(place / "nowhere")]
+    for given, shown in (([], False), (["--debug"], True)):
+        done = subprocess.run([*command, *given], capture_output=True, text=True)
+        assert done.returncode == 2
+        assert ("Traceback" in done.stderr) == shown
+        assert done.stderr.splitlines()[-1].startswith("Error: `folder` must be a model's folder")
+        assert done.stdout == ""
+
+
+def test_what_cannot_be_written_ends_with_one(model: Path, place: Path, shell: Any) -> None:
+    out = place / "file"
+    out.write_text("not a folder")
+    found = shell("calibrate", model, place / "new.csv", "--out", out / "m", code=2)
+    assert "must lie in a folder that is there" in found.stderr
+
+
+# ---- export ------------------------------------------------------------------------------------
+
+
+def test_export_needs_to_know_what(model: Path, shell: Any) -> None:
+    assert "--html or --onnx must be given" in shell("export", model, code=2).stderr
+
+
+@pytest.mark.skipif(find_spec("fairdial.onnx") is not None, reason="ONNX is here")
+def test_what_is_not_there_yet_is_said(model: Path, tmp_path: Path, shell: Any) -> None:
+    found = shell("export", model, "--onnx", tmp_path / "m.onnx", code=1)
+    assert "pip install 'fairdial[onnx]'" in found.stderr
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.skipif(find_spec("fairdial.serve") is None, reason="needs the page")
+def test_the_page_is_written_once(model: Path, tmp_path: Path, shell: Any, answer: Any) -> None:
+    page = tmp_path / "page.html"
+    assert answer("export", model, "--html", page)["html"] == str(page)
+    assert "<title>model</title>" in page.read_text("utf-8")
+    assert "is there already" in shell("export", model, "--html", page, code=2).stderr
+    shell("export", model, "--html", page, "--overwrite")
+
+
+# ---- the demonstration -------------------------------------------------------------------------
+
+
+def test_the_demonstration_tells_the_story(place: Path, shell: Any) -> None:
+    out = place / "compas"
+    found = shell("demo", "--data", "compas", "--out", out, "--figures", place)
+    assert "Who is taken to be charged again within two years" in found.stdout
+    assert "these rows can't promise it" in found.stdout
+    assert (place / "demo-frontier.png").stat().st_size > 10_000
+    told = json.loads(shell("dial", out, "--tolerance", 0.05, "--json").stdout)
+    assert told["gap"] <= 0.05

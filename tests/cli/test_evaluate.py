@@ -1,0 +1,107 @@
+"""``fairdial evaluate``: the library's metrics on the model's decisions."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+
+import fairdial
+from fairdial.cli.models import inputs, read_rows
+from fairdial.confidence import gap_interval, rate_interval
+from fairdial.metrics import gap, group_table
+
+
+@pytest.mark.parametrize("name", ["model", "crossed"])
+@pytest.mark.parametrize("wish", [None, 0.05])
+def test_figures_are_those_of_the_metrics(
+    name: str, wish: float | None, place: Path, answer: Any, request: pytest.FixtureRequest
+) -> None:
+    folder = request.getfixturevalue(name)
+    given = () if wish is None else ("--tolerance", wish)
+    told = answer("evaluate", folder, place / "new.csv", *given)
+    found = fairdial.load(folder)
+    table = read_rows(found, place / "new.csv", "decision")
+    decisions = found.predict(inputs(found, table), tolerance=wish)
+    groups = table["region"] if name == "model" else table[["region", "sex"]]
+    about = {"sensitive_features": groups, "pos_label": "approve"}
+    frame = group_table(table["decision"], decisions, **about)
+    right = int((decisions == table["decision"]).sum())
+    assert told["rows"] == 700
+    assert told["accuracy"] == right / 700
+    assert told["accuracy_interval"] == list(rate_interval(right, 700))
+    assert told["gap"] == gap(table["decision"], decisions, criterion=found.criterion, **about)
+    assert [line["group"] for line in told["groups"]] == frame.index.tolist()
+    for column in frame:
+        assert [line[column] for line in told["groups"]] == frame[column].tolist()
+    chosen = decisions == "approve"
+    assert sum(line["selected"] for line in told["groups"]) == chosen.sum()
+    counts = table["decision"] == "approve" if name == "crossed" else table["number"].notna()
+    names = groups if name == "model" else groups["region"] + " & " + groups["sex"]
+    totals = counts.groupby(names).sum().tolist()
+    hits = (counts & chosen).groupby(names).sum().tolist()
+    assert told["gap_interval"] == list(gap_interval(hits, totals))
+    assert told["tolerance"] == (found.tolerance if wish is None else wish)
+    assert told["within_tolerance"] == (told["gap"] <= told["tolerance"])
+
+
+@pytest.mark.parametrize(
+    ("wish", "verdict", "words"),
+    [
+        (1.0, "within", "within the tolerance 1 on these rows, and within it in the population."),
+        (0.3, "undecided", "for the population they don't decide it."),
+    ],
+)
+def test_the_verdict_is_what_the_interval_allows(
+    wish: float, verdict: str, words: str, model: Path, place: Path, answer: Any, shell: Any
+) -> None:
+    told = answer("evaluate", model, place / "new.csv", "--tolerance", wish)
+    low, high = told["gap_interval"]
+    assert told["verdict"] == verdict
+    assert (high <= wish) if verdict == "within" else (low <= wish < high)
+    assert words in shell("evaluate", model, place / "new.csv", "--tolerance", wish).stdout
+
+
+def test_a_gap_that_is_plainly_too_large_is_said_to_be(
+    model: Path, tmp_path: Path, new: pd.DataFrame, answer: Any
+) -> None:
+    apart = new.assign(income=(new["region"] == "north") * 8.0 - 4.0)
+    apart.to_csv(tmp_path / "apart.csv", index=False)
+    told = answer("evaluate", model, tmp_path / "apart.csv")
+    assert told["verdict"] == "above"
+    assert told["gap_interval"][0] > 0.1
+
+
+def test_a_lower_level_makes_narrower_intervals(model: Path, place: Path, answer: Any) -> None:
+    wide, narrow = (
+        answer("evaluate", model, place / "new.csv", "--level", level) for level in (0.99, 0.5)
+    )
+    for name in ("gap_interval", "accuracy_interval"):
+        assert wide[name][0] <= narrow[name][0] < narrow[name][1] < wide[name][1]
+
+
+def test_without_labels_the_gap_of_demographic_parity_is_told(
+    model: Path, crossed: Path, place: Path, tmp_path: Path, new: pd.DataFrame, answer: Any,
+    shell: Any,
+) -> None:  # fmt: skip
+    path = tmp_path / "unlabelled.csv"
+    new.drop(columns="decision").to_csv(path, index=False)
+    told, full = (answer("evaluate", model, data) for data in (path, place / "new.csv"))
+    assert told["accuracy"] is None
+    assert told["gap"] == full["gap"]
+    assert told["gap_interval"] == full["gap_interval"]
+    assert set(told["groups"][0]) == {"group", "rows", "selected", "selection_rate"}
+    assert "must have labels" in shell("evaluate", crossed, path, code=2).stderr
+
+
+def test_values_that_are_no_labels_are_named(
+    model: Path, tmp_path: Path, new: pd.DataFrame, shell: Any
+) -> None:
+    path = tmp_path / "other.csv"
+    new.assign(decision=new["decision"].where(new.index != 3, "perhaps")).to_csv(path, index=False)
+    found = shell("evaluate", model, path, code=2)
+    assert "'decision' must hold 'deny' and 'approve', as in training, got 'perhaps' in row 3" in (
+        found.stderr
+    )

@@ -1,0 +1,193 @@
+"""``fairdial predict``: the estimator's decisions, row by row, whatever the file."""
+
+from __future__ import annotations
+
+import io
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import fairdial
+from fairdial.cli.models import inputs, read_rows
+
+EXACT = {} if pd.__version__ >= "3.1" else {"float_precision": "round_trip"}
+
+
+def written(path: Path) -> pd.DataFrame:
+    return pd.read_parquet(path) if path.suffix == ".parquet" else pd.read_csv(path, **EXACT)
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet", "csv.gz"])
+def test_decisions_and_margins_are_the_estimators(
+    kind: str, model: Path, place: Path, tmp_path: Path, answer: Any
+) -> None:
+    data, out = place / f"new.{kind.removesuffix('.gz')}", tmp_path / f"out.{kind}"
+    told = answer("predict", model, data, "--tolerance", 0.05, "--id", "number", "--out", out)
+    found = fairdial.load(model)
+    table = read_rows(found, data)
+    X = inputs(found, table)
+    decisions = written(out)
+    assert decisions.columns.tolist() == ["number", "decision", "margin"]
+    assert decisions["number"].tolist() == table["number"].tolist()
+    assert decisions["decision"].tolist() == found.predict(X, tolerance=0.05).tolist()
+    assert np.array_equal(decisions["margin"], found.decision_function(X, tolerance=0.05))
+    assert told == {
+        "out": str(out),
+        "rows": 700,
+        "selected": int((decisions["decision"] == "approve").sum()),
+        "tolerance": 0.05,
+        "confidence": None,
+        "positive": "approve",
+        "hash": found.model_hash_,
+    }
+
+
+def test_confidence_and_intersections(
+    crossed: Path, place: Path, tmp_path: Path, answer: Any
+) -> None:
+    answer("predict", crossed, place / "new.csv", "--tolerance", 0.7, "--confidence", 0.9, "--out",
+           tmp_path / "out.csv")  # fmt: skip
+    found = fairdial.load(crossed)
+    X = inputs(found, read_rows(found, place / "new.csv"))
+    assert X.columns[-2:].tolist() == ["region", "sex"]
+    sure = found.predict(X, tolerance=0.7, confidence=0.9)
+    assert written(tmp_path / "out.csv")["decision"].tolist() == sure.tolist()
+
+
+def test_stdout_holds_the_table_alone(model: Path, place: Path, shell: Any) -> None:
+    found = shell("predict", model, place / "new.csv", "--out", "-", "--id", "number")
+    table = pd.read_csv(io.StringIO(found.stdout))
+    assert table.shape == (700, 3)
+    assert "700 decisions at tolerance 0.1" in found.stderr
+    assert shell("predict", model, place / "new.csv", "--out", "-", "--quiet").stderr == ""
+    both = shell("predict", model, place / "new.csv", "--out", "-", "--json", code=2)
+    assert "both would be on stdout" in both.stderr
+
+
+def test_other_columns_and_their_order_make_no_difference(
+    model: Path, place: Path, tmp_path: Path, new: pd.DataFrame, answer: Any
+) -> None:
+    new[new.columns[::-1]].drop(columns="decision").assign(more="x").to_csv(
+        tmp_path / "other.csv", index=False
+    )
+    for name, data in (("a", place / "new.csv"), ("b", tmp_path / "other.csv")):
+        answer("predict", model, data, "--out", tmp_path / f"{name}.parquet")
+    pd.testing.assert_frame_equal(*(written(tmp_path / f"{name}.parquet") for name in "ab"))
+
+
+def test_a_text_column_stays_text_when_all_its_values_look_like_numbers(
+    tmp_path: Path, answer: Any, new: pd.DataFrame
+) -> None:
+    plans = np.where(new["owner"], "7", "1a")
+    table = new[["income", "region", "decision"]].assign(plan=plans)
+    table.to_csv(tmp_path / "train.csv", index=False)
+    answer("train", tmp_path / "train.csv", "--label", "decision", "--positive", "approve",
+           "--sensitive", "region", "--out", tmp_path / "m")  # fmt: skip
+    part = table[table["plan"] == "7"]
+    part.to_csv(tmp_path / "part.csv", index=False)
+    for name in ("train", "part"):
+        answer("predict", tmp_path / "m", tmp_path / f"{name}.csv", "--out",
+               tmp_path / f"{name}.parquet")  # fmt: skip
+    whole, alone = (written(tmp_path / f"{name}.parquet") for name in ("train", "part"))
+    assert np.array_equal(whole["margin"][part.index], alone["margin"])
+
+
+def test_unknown_categories_and_missing_numbers_are_taken(
+    crossed: Path, tmp_path: Path, new: pd.DataFrame, answer: Any
+) -> None:
+    table = new.assign(job="pilot", children=np.nan)
+    table.to_csv(tmp_path / "strange.csv", index=False)
+    told = answer("predict", crossed, tmp_path / "strange.csv", "--out", tmp_path / "out.csv")
+    assert told["rows"] == 700
+    assert written(tmp_path / "out.csv")["margin"].notna().all()
+
+
+# ---- mistakes ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        (lambda t: t.rename(columns={"income": "incme"}), "got 'income'. Did you mean 'incme'?"),
+        (lambda t: t.drop(columns="region"), "DATA must be among the columns"),
+        (lambda t: t.assign(region="east"), "groups that were not among the calibration rows"),
+        (lambda t: t.assign(region=None), "must name a group for every row, got 700 missing"),
+        (
+            lambda t: t.assign(income=t["income"].astype(object).where(t.index != 5, "much")),
+            "'income' must hold numbers, as it did in training, got 'much' in row 5.",
+        ),
+        (lambda t: t.iloc[:0], "must hold at least one row"),
+    ],
+)  # fmt: skip
+def test_rows_that_the_model_cannot_take(
+    change: Any, told: str, model: Path, tmp_path: Path, new: pd.DataFrame, shell: Any
+) -> None:
+    change(new).to_csv(tmp_path / "bad.csv", index=False)
+    found = shell("predict", model, tmp_path / "bad.csv", "--out", tmp_path / "no.csv", code=2)
+    assert told in found.stderr
+    assert found.stderr.count("\n") == 1
+    assert not (tmp_path / "no.csv").exists()
+
+
+def test_files_are_replaced_only_if_that_is_wished(
+    model: Path, place: Path, tmp_path: Path, shell: Any
+) -> None:
+    out = tmp_path / "out.csv"
+    out.write_text("mine")
+    found = shell("predict", model, place / "new.csv", "--out", out, code=2)
+    assert "is there already; --overwrite replaces it" in found.stderr
+    assert out.read_text() == "mine"
+    shell("predict", model, place / "new.csv", "--out", out, "--overwrite")
+    assert len(written(out)) == 700
+    assert [path.name for path in tmp_path.iterdir()] == ["out.csv"]
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        (["--out", "out.xls"], "--out must end in .csv, .csv.gz, .parquet, .pq, got 'out.xls'"),
+        (["--out", "not/there/out.csv"], "must lie in a folder that is there"),
+        (["--out", "-", "--id", "nummer"], "Did you mean 'number'?"),
+    ],
+)
+def test_wishes_that_cannot_be_met(
+    given: list[str], told: str, model: Path, place: Path, shell: Any
+) -> None:
+    assert told in shell("predict", model, place / "new.csv", *given, code=2).stderr
+
+
+def test_an_id_must_not_hide_what_is_written(model: Path, place: Path, shell: Any) -> None:
+    found = shell("predict", model, place / "new.csv", "--out", "-", "--id", "decision", code=2)
+    assert "--id must not be called 'decision'" in found.stderr
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "told"),
+    [
+        ("a.csv", b"", "No columns to parse from file"),
+        ("a.csv", b"a,b\n1,2\n3,4,5\n", "can't be read"),
+        ("a.csv", b"\xff\xfe\x00", "can't be read"),
+        ("a.parquet", b"PAR1 not really", "can't be read"),
+        ("a.txt", b"a,b\n1,2\n", "DATA must end in"),
+    ],
+)
+def test_files_that_are_no_tables(
+    name: str, content: bytes, told: str, model: Path, tmp_path: Path, shell: Any
+) -> None:
+    (tmp_path / name).write_bytes(content)
+    found = shell("predict", model, tmp_path / name, "--out", "-", code=2)
+    assert told in found.stderr
+    assert found.stderr.count("\n") == 1
+
+
+def test_a_reader_that_has_had_enough_is_no_error(model: Path, place: Path) -> None:
+    command = f"{sys.executable} -m fairdial predict {model} {place / 'new.csv'} --out - | head -1"
+    done = subprocess.run(command, shell=True, capture_output=True, text=True)
+    assert done.stdout == "decision,margin\n"
+    assert "Traceback" not in done.stderr
+    assert "Error" not in done.stderr
