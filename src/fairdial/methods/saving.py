@@ -24,7 +24,8 @@ from fairdial.persistence.objects import write_objects
 from fairdial.persistence.values import pack, pack_table, write_json
 from fairdial.scorers import AveragedScorer, SklearnScorer
 
-WEIGHTS, ENCODER, TABLES = "weights.safetensors", "encoder.json", "tables.json"
+FRONTIER, WEIGHTS = "frontier.safetensors", "weights.safetensors"
+ENCODER, TABLES = "encoder.json", "tables.json"
 PICTURES = "encoder.safetensors"
 OBJECTS, CARD = "objects.skops", "MODEL_CARD.md"
 KINDS = {"NetScorer": "net", "RunsScorer": "runs", "FilmScorer": "film"}
