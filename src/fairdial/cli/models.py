@@ -74,7 +74,8 @@ def check_place(out: Path, overwrite: bool, key: Path | None) -> None:
     """Whether a model can be written there, and signed, before the work is done."""
     from fairdial.cli.startup import import_skops
     from fairdial.cli.tables import check_free
-    from fairdial.persistence.folder import check_target, read_key
+    from fairdial.persistence.folder import check_target
+    from fairdial.persistence.manifest import read_key
 
     import_skops()  # the model will be saved: what that needs, before the work is done
     check_free(out, overwrite)
@@ -84,7 +85,7 @@ def check_place(out: Path, overwrite: bool, key: Path | None) -> None:
 
 def refuse_unsigned(folder: Path, key: Path | None) -> None:
     """A signed model is replaced by a signed one."""
-    from fairdial.persistence.folder import SIGNATURE
+    from fairdial.persistence.manifest import SIGNATURE
 
     if key is None and os.path.lexists(folder / SIGNATURE):
         raise InvalidInputError(
