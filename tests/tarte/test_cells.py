@@ -219,6 +219,13 @@ def test_digests_are_equal_where_the_cells_are() -> None:
     assert len(set.union(*found.values())) == len(found) == 3 * 3 * 3
 
 
+def test_the_digest_depends_on_the_texts_not_on_their_places_alone() -> None:
+    assert (
+        cells_of(pd.DataFrame({"x": ["a"]})).digest()
+        != cells_of(pd.DataFrame({"x": ["b"]})).digest()
+    )
+
+
 def test_the_digest_depends_on_the_names() -> None:
     assert (
         cells_of(pd.DataFrame({"x": ["a"]})).digest()
