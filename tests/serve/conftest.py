@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from playwright.sync_api import expect
 
 from fairdial import Frontier, measure, sweep
 from fairdial.datasets import make_gaussian
@@ -65,6 +66,12 @@ def node() -> Iterator[Node]:
     opened = Node(program)
     yield opened
     opened.close()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _patience() -> None:
+    """Browsers share the machine with other tests."""
+    expect.set_options(timeout=30_000)
 
 
 @pytest.fixture(scope="session")

@@ -96,14 +96,17 @@ def small_frontiers(draw: st.DrawFn) -> Frontier:
 @settings(max_examples=60)
 @given(small_frontiers(), st.lists(st.floats(0, 1), min_size=1, max_size=5), st.floats(0, 1))
 def test_any_frontier_gives_the_same_positions_flips_and_way_back(node, frontier, wishes, goal):
-    node("open", page_data(quiet(frontier)))
+    found = node("open", page_data(quiet(frontier)))
+    dialled = frontier.states.dialled
+    shown = dialled if frontier.measured else dialled[dialled]  # of a path only these are sent
+    assert found["dialled"] == np.flatnonzero(shown).tolist()
     tolerances = [*wishes, *frontier.gap.tolist()]
     positions = node("many", "at", *([t] for t in tolerances))
     for tolerance, position in zip(tolerances, positions, strict=True):
         assert_is_point(position, at(frontier, tolerance))
     if frontier.accuracy is None:
         return
-    able = frontier.states.dialled & (frontier.accuracy >= goal)
+    able = dialled & (frontier.accuracy >= goal)
     found = node("dial", "leastGap", goal, False)
     assert (found is None) == (not able.any())
     if found is not None:
@@ -150,6 +153,7 @@ def test_the_least_gap_with_an_accuracy_is_the_frontiers(opened, frontier, docum
         digits = document["slider"]["digits"]
         text = opened("words", "points", found, digits)  # what the page shows, in points
         assert float(f"{text}e-2") == found
+        assert found - 10.0 ** -(2 + len(text.partition(".")[2])) < point.gap  # the least such
     assert opened("dial", "leastGap", min(np.nextafter(high, 1), 1), False) is None
     assert opened("dial", "bestAccuracy", False) == high
 
@@ -197,6 +201,25 @@ def test_between_promised_stops_the_one_below_holds(opened, document):
         assert opened("dial", "snap", stop, True) == stop
         assert opened("dial", "snap", float(np.nextafter(stop, 0)), True) == below
         assert opened("dial", "certifiedAt", float(np.nextafter(stop, 0)))["tolerance"] == below
+
+
+def test_what_is_in_use_is_looked_up_only_where_the_answer_is_exact(opened, frontier, document):
+    slider = document["slider"]
+    end = slider["stops"] / 10 ** slider["digits"]
+
+    def selected(**used: Any) -> Any:
+        return opened("dial", "selectedIn", used)
+
+    plain = at(frontier, 0.0123).selected.ravel().tolist()
+    assert selected(tolerance=0.0123, confidence=None) == plain
+    promised = frontier.at(end, confidence=0.95).selected.ravel().tolist()
+    assert selected(tolerance=end, confidence=0.95) == promised
+    assert selected(tolerance=end, confidence=0.9) is None  # another confidence
+    assert selected(tolerance=float(np.nextafter(end, 0)), confidence=0.95) is None  # no stop
+    assert selected(tolerance=0.0, confidence=0.95) is None  # can't be promised
+    told = frontier.rows.tolist()
+    assert selected(tolerance=0.3, confidence=0.9, selected=told) == np.ravel(told).tolist()
+    assert opened("dial", "selectedIn", None) is None
 
 
 # ---- tables ------------------------------------------------------------------------------------
@@ -278,6 +301,15 @@ def test_points_are_the_tolerance_moved_by_two_places_and_nothing_else(node, tol
 )  # fmt: skip
 def test_the_point_is_moved_in_the_text(node, value, places, text):
     assert node("words", "shift", value, places) == text
+
+
+@pytest.mark.parametrize(
+    ("text", "share"),
+    [("5", 0.05), (" 12,5 ", 0.125), ("3 %", 0.03), (".5", 0.005), ("7.", 0.07), ("100", 1.0),
+     ("0", 0.0), ("101", None), ("-1", None), ("", None), ("a few", None), ("1e1", None)],
+)  # fmt: skip
+def test_percentages_are_read_as_people_type_them(node, text, share):
+    assert node("words", "typed", text) == share
 
 
 @pytest.fixture

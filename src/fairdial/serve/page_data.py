@@ -12,20 +12,20 @@ by one. Publish such a page only where the counts may be public.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Mapping
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from fairdial._validation import check_fraction, check_one
 from fairdial._version import __version__
 from fairdial.errors import CannotCertifyError, InvalidInputError
 from fairdial.frontier import Frontier
-from fairdial.ladders import Counts, Floats, Indices, Ladder
+from fairdial.ladders import Counts, Floats, Indices
 from fairdial.methods.base import DialClassifier
 from fairdial.paths import Path, States, count_for
+from fairdial.serve.histogram import histogram
 from fairdial.serve.packing import pack_floats, pack_ints
 from fairdial.states_json import plain_name
 
@@ -41,7 +41,6 @@ STEPS = tuple(step * 10**power for power in range(4) for step in (1, 2, 5))  # b
 MOST_PEOPLE = 10**10  # a need for more is one that can't be met
 THRESHOLD_DECIMALS = 3
 ENDLESS = 2**31 - 1  # a threshold that selects nobody, or everybody
-BINS, TAIL = 60, 0.002  # of the histogram; rows beyond its range count in the outermost bins
 
 WORDS: dict[int | None, tuple[str, str]] = {
     None: ("Equal selection", "Every group should be selected equally often."),
@@ -306,44 +305,6 @@ def _histogram(states: States) -> dict[str, Any] | None:
     """Rows by group, label and bin of their score; None where scores are not kept."""
     if not isinstance(states, Path):
         return None
-    middles = [_middles(ladder) for ladder in states.ladders]
-    edges = _edges(middles, [ladder.counts.sum(axis=0) for ladder in states.ladders])
-    counts = np.stack(
-        [
-            _binned(edges, middle, ladder.counts)
-            for middle, ladder in zip(middles, states.ladders, strict=True)
-        ]
-    )  # (K, L, bins)
-    return {
-        "edges": pack_floats(edges),
-        "bins": len(edges) - 1,
-        "counts": pack_ints(counts.ravel()),
-    }
-
-
-def _middles(ladder: Ladder) -> Floats:
-    """(m,) where each atom stands; infinite scores at the ends of all numbers."""
-    most = np.finfo(np.float64).max / 4
-    lower, upper = np.clip(ladder.lower, -most, most), np.clip(ladder.upper, -most, most)
-    return np.asarray(lower + (upper - lower) / 2)
-
-
-def _edges(middles: Sequence[Floats], rows: Sequence[Counts]) -> Floats:
-    """Evenly spaced, 0 among them, over all but the farthest rows on either side."""
-    values, weights = np.concatenate(middles), np.concatenate(rows)
-    order = np.argsort(values)
-    share = np.cumsum(weights[order]) / weights.sum()
-    places = np.searchsorted(share, [TAIL, 1.0 - TAIL])
-    low, high = values[order][np.minimum(places, len(order) - 1)].tolist()
-    low, high = min(low, 0.0), max(high, 0.0)
-    width = (high - low) / BINS or 1.0 / BINS
-    first, last = np.floor(low / width), np.ceil(high / width)
-    return np.arange(min(first, -1.0), max(last, 1.0) + 1) * width
-
-
-def _binned(edges: Floats, values: Floats, counts: Counts) -> NDArray[np.int64]:
-    """(L, bins) rows in each bin, closed above; those beyond the edges in the outermost bins."""
-    place = np.clip(np.searchsorted(edges, values, side="left") - 1, 0, len(edges) - 2)
-    return np.stack(
-        [np.bincount(place, line, minlength=len(edges) - 1).astype(np.int64) for line in counts]
-    )
+    edges, counts = histogram(states.ladders)
+    bins = len(edges) - 1
+    return {"edges": pack_floats(edges), "bins": bins, "counts": pack_ints(counts.ravel())}

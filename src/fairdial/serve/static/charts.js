@@ -174,6 +174,21 @@
     }
   }
 
+  // What the signs mean; where there are no labels, each group has a line.
+  function frontierKey(dial, used, confident) {
+    if (dial.accuracy === null) return dial.page.groups.map((group, a) => ["", words.label(group), sample(a)]);
+    const { certified, measured } = dial.page;
+    const unpromised = confident && !dial.certified.able[0];
+    return [
+      ["marker", "this position"],
+      ...(used ? [["used", "in use"]] : []),
+      ["curve", measured ? "the best setting for each gap" : "the dial, on the people measured"],
+      ...(measured ? [["setting", "a setting"], ["setting hollow", "a setting that another one beats"]] : []),
+      ...(dial.certified ? [["promised", `held for new people, with ${words.confidence(certified.level)} confidence`]] : []),
+      ...(unpromised ? [["unpromised", "too few people measured to promise it"]] : []),
+    ];
+  }
+
   function showUsed({ chart, parts }, deployed, accuracy) {
     parts.used.hidden = deployed === null || accuracy === null;
     if (!parts.used.hidden) move(parts.used, chart, Math.min(deployed.tolerance, chart.scales.x.max), accuracy);
@@ -258,6 +273,15 @@
     return { panels, edges };
   }
 
+  function scoresKey(dial) {
+    const { labels } = dial.page;
+    const name = (side) => `${labels ? `“${labels[side]}”` : side} label`;
+    const bars = dial.nLabels === 2
+      ? [["positive", name("positive")], ["negative", name("negative")]]
+      : [["negative", "people"]];
+    return [...bars, ["limit", "this position"], ["unmoved", "unconstrained"], ["tint", "selected"]];
+  }
+
   function chance(threshold) {
     if (threshold === Infinity) return "nobody is selected";
     if (threshold === -Infinity) return "everybody is selected";
@@ -278,6 +302,6 @@
   }
 
   root.fairdial.charts = {
-    chance, columns, frontier, resize, sample, scores, showPosition, showThresholds, showUsed,
+    frontier, frontierKey, resize, scores, scoresKey, showPosition, showThresholds, showUsed,
   };
 })(globalThis);

@@ -276,6 +276,18 @@
     return certified.accuracy.reduce((best, value, i) => (certified.able[i] ? Math.max(best, value) : best), 0);
   }
 
+  // What a position in use selects; null where there is none, or where this page can't know.
+  function selectedIn(dial, used) {
+    if (used === null) return null;
+    if (used.selected) return used.selected.flat();
+    const confident = Boolean(used.confidence);
+    if (confident && !(dial.certified && used.confidence === dial.page.certified.level)) return null;
+    if (snap(dial, used.tolerance, confident) !== used.tolerance) return null;
+    if (!confident) return at(dial, used.tolerance).selected;
+    const found = certifiedAt(dial, used.tolerance);
+    return found.promise.able ? found.selected : null;
+  }
+
   // ---- tables ----------------------------------------------------------------------------------
 
   // [part, whole] of each figure, for every group and for all together (group null); null without
@@ -330,7 +342,7 @@
   root.fairdial = Object.assign(root.fairdial || {}, {
     dial: {
       accuracyOf, at, bestAccuracy, certifiedAt, flips, floats, free, gapOf, histogram, ints,
-      leastGap, open, place, snap, stop, stopBelow, table, toleranceOf,
+      leastGap, open, place, selectedIn, snap, stop, stopBelow, table, toleranceOf,
     },
   });
 })(globalThis);

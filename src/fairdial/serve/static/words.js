@@ -25,6 +25,14 @@
     return text.replace(/^0+(?=\d)/, "").replace(/\.?0*$/, "");
   }
 
+  // A percentage as people type it (a comma for the point, a percent sign after it), as a share;
+  // null where it is none.
+  function typed(text) {
+    const plain = text.trim().replace(/\s*%$/, "").replace(",", ".");
+    const value = /^\d*\.?\d+$|^\d+\.$/.test(plain) ? Number(shift(plain, -2)) : NaN;
+    return value >= 0 && value <= 1 ? value : null;
+  }
+
   // A tolerance in percentage points, exactly; with at least as many decimals as the slider has.
   function points(tolerance, digits) {
     const text = shift(tolerance, 2);
@@ -180,6 +188,19 @@
     return `${text} ${unit(text)}${level ? ` with ${confidence(level)} confidence` : ""}`;
   }
 
+  function change(dial, before, after) {
+    if (before === null || before === undefined) return `set to ${setting(dial, after)}`;
+    return `from ${setting(dial, before)} to ${setting(dial, after)}`;
+  }
+
+  // What came of the wish for an accuracy; `goal` is null where it was no number.
+  function leastFound(dial, goal, found, confident) {
+    if (goal === null) return "A number from 0 to 100, please.";
+    if (found !== null) return `Set to ${points(found, dial.slider.digits)}.`;
+    const best = core.bestAccuracy(dial, confident);
+    return best > 0 ? `The most that the dial reaches is ${percent(best, 1)}.` : "No position can be promised.";
+  }
+
   // ---- what the server says --------------------------------------------------------------------
 
   function refused(status, detail) {
@@ -195,8 +216,54 @@
     return texts[status] || `The server answered with an error (${status}). Reload the page to see whether the dial was moved.`;
   }
 
+  // ---- explanations ----------------------------------------------------------------------------
+
+  function aboutFrontier(dial) {
+    return dial.accuracy
+      ? "The smaller the gap that is allowed, the fewer decisions are right. Press on the picture to go there."
+      : "Without labels nobody knows which decisions are right; this is how many each group has selected.";
+  }
+
+  function aboutScores(dial, drawn) {
+    if (drawn) {
+      return "The model gives everybody a score: the estimated chance of a positive label. Those above their group’s line are selected; moving the dial moves the lines.";
+    }
+    if (dial.page.measured) {
+      return "Each setting is a trained model with scores of its own, so there is no single line to draw. The dial takes the first of these whose gap is within the allowed one.";
+    }
+    return dial.page.histogram === null
+      ? "The scores of the people measured are not part of this page."
+      : `There are ${dial.nGroups} groups: too many to draw. The table below has them all.`;
+  }
+
+  // [term, explanation] of what stands on the page.
+  function help(dial) {
+    const { certified, measured, states } = dial.page;
+    const items = [
+      ["Gap", "The highest group’s rate minus the lowest’s, in percentage points. Which rate is meant stands under the title."],
+      ["Largest gap allowed", "The dial. The page shows the least constrained position whose gap is within it. Nothing is trained again when it moves."],
+      measured
+        ? ["Setting", "One of the models that were trained beforehand. The dial takes the most accurate one whose gap is within the allowed one."]
+        : ["Unconstrained", "The model as it was trained: the same line, 50%, for everybody."],
+      ["Right decisions", "The share of decisions that agree with the label. Labels are what was recorded, not what is just."],
+      ["The people measured", `The ${number(dial.total)} held-out rows on which the dial was set. All figures on this page are theirs, counted exactly.`],
+    ];
+    if (certified.kind !== "none") {
+      const when = certified.kind === "declared"
+        ? "The statement is for one gap that was decided on beforehand; for a gap chosen after looking, the second figure holds."
+        : "The statement holds for every position at once, so the gap may be chosen after looking.";
+      items.push(["New people, with confidence", `A gap measured on some people is never quite the gap of others. With confidence, a stricter position is chosen, so that the gap of new people drawn like these stays within the allowed one. ${when}`]);
+    }
+    items.push(["What the dial doesn’t do", "It reduces the gap that is named here; other gaps may grow, which the table shows. It needs to know each person’s group when deciding. It can’t make wrong labels right."]);
+    if (states.decimals !== null) {
+      items.push(["Positions left out", `The dial has ${number(states.of)} positions; this page keeps the ${number(states.count)} that gaps with up to ${states.decimals - 2} decimals lead to. Gaps typed with more are rounded down.`]);
+    }
+    return items;
+  }
+
   root.fairdial.words = {
-    confidence, costs, flips, gap, keeps, label, least, number, people, percent, points, promise, rates, refused,
-    sentence, setting, shift, unit,
+    aboutFrontier, aboutScores, change, confidence, costs, flips, gap, help, keeps, label, least,
+    leastFound, number, people, percent, points, promise, rates, refused, sentence, setting, shift,
+    typed, unit,
   };
 })(globalThis);
