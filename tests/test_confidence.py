@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+from itertools import product
 from math import comb
 
 import numpy as np
 import pytest
 from scipy.special import expit, logit, ndtr
-from scipy.stats import binom
+from scipy.stats import binom, binomtest
 
 from fairdial import sweep
-from fairdial.confidence import exceedance, inner_tolerance, smallest_tolerance, uniform_margin
+from fairdial.confidence import (
+    exceedance,
+    gap_interval,
+    inner_tolerance,
+    rate_interval,
+    smallest_tolerance,
+    uniform_margin,
+)
 from fairdial.errors import CannotCertifyError, InvalidInputError
 from fairdial.frontier import Frontier
 
@@ -399,3 +407,46 @@ def test_the_bound_holds_at_every_base_rate_of_unequal_groups(counts, tolerance,
     first, second = counts
     assert worst(first, second, inner) + worst(second, first, 0.0) <= alpha
     assert worst(second, first, inner) + worst(first, second, 0.0) <= alpha
+
+
+# ---- decisions that were fixed beforehand ------------------------------------------------------
+
+
+@pytest.mark.parametrize(("selected", "rows"), [(0, 9), (9, 9), (3, 40), (700, 1000)])
+@pytest.mark.parametrize("level", [0.5, 0.95, 0.999])
+def test_the_interval_of_a_rate_is_clopper_and_pearsons(selected, rows, level):
+    exact = binomtest(selected, rows).proportion_ci(level, method="exact")
+    assert rate_interval(selected, rows, level) == pytest.approx((exact.low, exact.high), abs=1e-12)
+
+
+@pytest.mark.parametrize("rows", [(5, 12), (1, 30), (4, 5, 6)])
+@pytest.mark.parametrize("level", [0.6, 0.95])
+def test_the_interval_of_a_gap_holds_as_often_as_it_says_whatever_the_rates(rows, level):
+    grid = np.array([0.0, 0.03, 0.2, 0.5, 0.65, 0.97, 1.0])
+    rates = np.array(list(product(grid, repeat=len(rows))))  # (points, K)
+    gap, held = np.ptp(rates, axis=1), np.zeros(len(rates))
+    chances = [binomial(n, rates[:, a]) for a, n in enumerate(rows)]  # (n + 1, points) each
+    for counts in product(*(range(n + 1) for n in rows)):
+        low, high = gap_interval(counts, rows, level)
+        weight = np.prod([chance[k] for chance, k in zip(chances, counts, strict=True)], axis=0)
+        held += weight * ((low <= gap + 1e-12) & (gap <= high + 1e-12))
+    assert held.min() >= level - 1e-9
+
+
+def test_the_interval_of_a_gap_holds_the_gap_that_is_seen_and_shrinks_with_rows():
+    before = np.inf
+    for n in (50, 500, 5000, 500_000):
+        low, high = gap_interval([n // 2, n // 5, n // 4], [n, n, n])
+        assert low <= 0.3 <= high
+        assert high - low < before
+        before = high - low
+    assert before < 0.007
+
+
+def test_one_group_has_no_gap():
+    assert gap_interval([3], [9]) == (0.0, 0.0)
+
+
+def test_the_widest_gap_is_between_two_groups():
+    low, high = rate_interval(1, 1, 0.975)
+    assert gap_interval([1, 500], [1, 1000])[1] < high - low  # not one group's own interval

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import importlib
 import inspect
 import subprocess
@@ -96,3 +97,41 @@ def test_the_dial_needs_neither_torch_nor_matplotlib_nor_fastapi() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+# ---- names that are imported when they are used ------------------------------------------------
+
+
+def test_type_checkers_see_the_names_that_are_there() -> None:
+    (block,) = (
+        node
+        for node in ast.parse(inspect.getsource(fairdial)).body
+        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
+    )
+    seen = {
+        node.module: tuple(alias.name for alias in node.names)
+        for node in block.body
+        if isinstance(node, ast.ImportFrom)
+    }
+    assert seen == {f"fairdial.{home}": names for home, names in fairdial._HOME.items()}
+    assert sorted(sum(seen.values(), ())) == sorted(fairdial.__all__)
+
+
+def test_importing_the_package_imports_nothing_else() -> None:
+    code = (
+        "import sys\nbefore = set(sys.modules)\nimport fairdial\n"
+        "print(sorted({name.split('.')[0] for name in set(sys.modules) - before}"
+        " - sys.stdlib_module_names))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "['fairdial']"
+
+
+def test_names_are_listed_found_once_and_otherwise_refused() -> None:
+    assert set(fairdial.__all__) <= set(dir(fairdial))
+    assert fairdial.FairBayes is fairdial.FairBayes
+    assert fairdial.metrics.gap is importlib.import_module("fairdial.metrics").gap
+    with pytest.raises(AttributeError, match="module 'fairdial' has no attribute 'FairBays'"):
+        fairdial.FairBays  # noqa: B018
+    with pytest.raises(ImportError, match="FairBays"):
+        exec("from fairdial import FairBays")

@@ -23,6 +23,10 @@ TITLES = {
     "adult": "Who is taken to earn more than $50K a year",
     "compas": "Who is taken to be charged again within two years",
 }
+COLUMNS = {  # group, label, and the two labels
+    "adult": ("sex", "income", "<=50K", ">50K"),
+    "compas": ("origin", "charged_again", "no", "yes"),
+}
 BOOSTING = "gradient boosting"
 FIGURES = ("demo-frontier.png", "demo-logits.png")
 
@@ -44,10 +48,22 @@ class Curve(NamedTuple):
     type=click.Path(exists=True, file_okay=False, path_type=Path),
     help=f"Folder for {FIGURES[0]} and, with --networks, {FIGURES[1]}.",
 )
+@click.option(
+    "--tables",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    help="Only write the rows, to train and new ones, as CSV files into this folder: something to "
+    "try the other commands on.",
+)
 @options.OVERWRITE
 @options.tells
 def demo(
-    data: str, networks: bool, out: Path | None, figures: Path | None, overwrite: bool, show: Output
+    data: str,
+    networks: bool,
+    out: Path | None,
+    figures: Path | None,
+    tables: Path | None,
+    overwrite: bool,
+    show: Output,
 ) -> None:
     """Train once on Adult or COMPAS, then turn the dial: what it costs, and whom it moves."""
     from fairdial.cli.models import check_place
@@ -57,6 +73,10 @@ def demo(
         check_place(out, overwrite, None)
     table = load_adult() if data == "adult" else load_compas()
     train, test = table.split(test_size=0.2, random_state=0)
+    if tables is not None:
+        written = write_tables(data, {"train": train, "new": test}, tables, overwrite)
+        show.result({"written": written}, *written)
+        return
     show.note(f"{data}: {len(train):,} rows to train and calibrate, {len(test):,} to test.")
     models, seconds = _models(networks, show), {}
     for name, model in models.items():
@@ -79,6 +99,25 @@ def demo(
     if figures is not None:
         for path in draw(models, curves, test, figures, data):
             show.note(f"Drawn in {path}.")
+
+
+def write_tables(data: str, parts: dict[str, Dataset], folder: Path, overwrite: bool) -> list[str]:
+    """Write a data set's parts as CSV files, with its groups and its labels as columns."""
+    import numpy as np
+
+    from fairdial.cli.tables import write_table
+
+    written = []
+    for name, part in parts.items():
+        group, label, negative, positive = COLUMNS[data]
+        features: Any = part.X
+        words = np.where(part.y == 1, positive, negative)
+        path = folder / f"{data}-{name}.csv"
+        write_table(
+            features.assign(**{group: part.groups, label: words}), path, overwrite=overwrite
+        )
+        written.append(str(path))
+    return written
 
 
 def _models(networks: bool, show: Output) -> dict[str, Any]:

@@ -82,7 +82,7 @@ def evaluate(
     low, high = found["gap_interval"]
     found["within_tolerance"] = found["gap"] <= wish
     found["verdict"] = "within" if high <= wish else "above" if low > wish else "undecided"
-    show.result(found, _table(found), _sentence(found))
+    show.result(found, _sentence(found), _table(found))
 
 
 def take_truth(model: Any, column: Any) -> NDArray[np.bool_]:
@@ -167,7 +167,7 @@ def _table(found: dict[str, Any]) -> Any:
 
 def _sentence(found: dict[str, Any]) -> str:
     def between(interval: list[float]) -> str:
-        return f"({found['level']:.4g} interval {interval[0]:.4f} to {interval[1]:.4f})"
+        return f"({100 * found['level']:g}% interval {interval[0]:.4f} to {interval[1]:.4f})"
 
     text = ""
     if found["accuracy"] is not None:
