@@ -12,7 +12,8 @@ FOLDER = Path(__file__).parent.parent / "benchmarks"
 
 
 @pytest.mark.parametrize(
-    "script", ["dial.py", "coverage.py", "train_step.py", "stacks.py", "images.py"]
+    "script",
+    ["dial.py", "coverage.py", "parquet.py", "train_step.py", "stacks.py", "images.py"],
 )
 def test_a_benchmark_runs_and_prints_a_table(script: str) -> None:
     done = subprocess.run(
