@@ -76,7 +76,8 @@ def process_group(timeout: float = TIMEOUT) -> Iterator[Processes]:
     ...     started.is_main
     True
     """
-    if int(os.environ.get("WORLD_SIZE", "1")) == 1 or processes().size > 1:
+    started = dist.is_available() and dist.is_initialized()
+    if started or int(os.environ.get("WORLD_SIZE", "1")) == 1:
         yield processes()
         return
     _take_device()
@@ -134,18 +135,16 @@ class Joint(World):
         self.rank, self.size = processes()
         self._place, self.interrupted = "the start", False
         if dist.get_backend() == "gloo":  # a process that has ended is noticed now, not later
-            self._call(dist.all_reduce, torch.zeros(1))
-        self._group: Any = None
-        self._group = self._call(dist.new_group, timeout=_timeout(), backend=_backend())
+            self._call(lambda: dist.all_reduce(torch.zeros(1)))
+        self._group: Any = self._call(lambda: dist.new_group(None, _timeout(), _backend()))
 
     def close(self) -> None:
         """Leave; whoever still waits for this process gets an error."""
         dist.destroy_process_group(self._group)
         self._group = None  # the last reference: this is what closes the connections
 
-    def _call(self, collective: Callable[..., T], *args: Any, **kwargs: Any) -> T:
-        told = f"process {self.rank} of {self.size} at {self._place}"
-        return _or_tell(lambda: collective(*args, **kwargs), told)
+    def _call(self, collective: Callable[[], T]) -> T:
+        return _or_tell(collective, f"process {self.rank} of {self.size} at {self._place}")
 
     # ---- one step ------------------------------------------------------------------------------
 
@@ -157,7 +156,7 @@ class Joint(World):
         """Everybody's part in its place: the others' are 0, and added (parts may be uneven)."""
         joint = part.new_zeros(*part.shape[:-1], n)
         self.mine(joint).copy_(part)
-        self._call(dist.all_reduce, joint, group=self._group)
+        self._call(lambda: dist.all_reduce(joint, group=self._group))
         return joint
 
     @torch.no_grad()
@@ -167,7 +166,7 @@ class Joint(World):
         grads = [torch.zeros_like(p) if p.grad is None else p.grad for p in params]
         every = [*tensors, *grads]
         flat = torch.cat([tensor.reshape(-1) for tensor in every])
-        self._call(dist.all_reduce, flat, group=self._group)
+        self._call(lambda: dist.all_reduce(flat, group=self._group))
         parts = torch.split(flat, [tensor.numel() for tensor in every])
         summed = [p.view(t.shape).to(t.dtype) for p, t in zip(parts, every, strict=True)]
         for p, grad in zip(params, summed[len(tensors) :], strict=True):
@@ -186,7 +185,7 @@ class Joint(World):
         self._place = f"epoch {epoch}, batch {batch + 1}"
         if batch % AGREE_EVERY == 0:
             asked = torch.tensor([float(self.interrupted)])
-            self._call(dist.all_reduce, asked, group=self._group)
+            self._call(lambda: dist.all_reduce(asked, group=self._group))
             if asked.item() > 0:
                 self.interrupted = False
                 raise AgreedInterrupt
@@ -227,22 +226,24 @@ class Joint(World):
 
     def _from_main(self, message: Any) -> Any:
         held = [message]
-        self._call(dist.broadcast_object_list, held, 0, group=self._group)
+        self._call(lambda: dist.broadcast_object_list(held, 0, group=self._group))
         return held[0]
 
     def collect(self, thing: Any) -> list[Any]:
         """One thing of every process, by rank."""
         things: list[Any] = [None] * self.size
-        self._call(dist.all_gather_object, things, thing, group=self._group)
+        self._call(lambda: dist.all_gather_object(things, thing, group=self._group))
         return things
 
     @torch.no_grad()
     def spread(self, tensors: Iterable[Tensor]) -> None:
-        """One message each."""
-        for tensor in tensors:
-            whole = tensor.detach().contiguous()
-            self._call(dist.broadcast, whole, 0, group=self._group)
-            tensor.copy_(whole)
+        """As bytes in one message, whatever their kinds."""
+        every = list(tensors)
+        pieces = [t.detach().reshape(-1).contiguous().view(torch.uint8) for t in every]
+        flat = torch.cat(pieces)
+        self._call(lambda: dist.broadcast(flat, 0, group=self._group))
+        for tensor, piece in zip(every, torch.split(flat, list(map(len, pieces))), strict=True):
+            tensor.copy_(piece.clone().view(tensor.dtype).view(tensor.shape))
 
 
 class AgreedInterrupt(KeyboardInterrupt):
@@ -258,7 +259,7 @@ def _or_tell(collective: Callable[[], T], where: str) -> T:
     try:
         return collective()
     except RuntimeError as error:
-        told = re.sub(r"^\[[^]]*\]\s*", "", str(error)).partition(". ")[0].splitlines()[0]
+        told = re.split(r"\.\s|\n", re.sub(r"^\[[^]]*\]\s*", "", str(error)))[0]
     raise DistributedError(
         f"{where}: lost the other processes. One has ended, is stuck or never came (`fit` must be "
         "called in every process): see what it said last, and start all of them again; with "
