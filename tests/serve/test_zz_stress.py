@@ -1,0 +1,410 @@
+"""The page's functions, run in node, give the figures of the Python frontier to the last bit."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fairdial import Frontier, InfeasibleToleranceWarning, measure, sweep
+from fairdial.points import Point
+from fairdial.serve import page_data as module
+from fairdial.serve.page_data import page_data
+
+CRITERIA = ("demographic_parity", "equal_opportunity", "predictive_equality")
+
+
+def at(frontier: Frontier, tolerance: float) -> Point:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", InfeasibleToleranceWarning)
+        return frontier.at(tolerance)
+
+
+def quiet(frontier: Frontier) -> Frontier:
+    """The same, with nothing to say about new rows, which takes a while."""
+    return replace(frontier, certificate="none")
+
+
+def assert_is_point(position: dict[str, Any], point: Point) -> None:
+    """What the page shows is the point, to the last row and the last bit."""
+    assert position["selected"] == point.selected.ravel().tolist()
+    assert position["gap"] == point.gap
+    assert position["accuracy"] == point.accuracy
+    assert position["feasible"] == point.feasible
+    if point.measured:
+        assert position["setting"] == point.setting
+        return
+    shown = [np.nan if x is None else x for x in position["thresholds"]]  # JSON has no infinity
+    finite = np.isfinite(point.thresholds)
+    assert np.array_equal(np.isfinite(shown), finite)
+    assert np.abs(np.array(shown) - point.thresholds)[finite].max(initial=0.0) <= 0.0005 + 1e-12
+
+
+@pytest.fixture
+def opened(node, document):
+    node("open", document)
+    return node
+
+
+# ---- positions ---------------------------------------------------------------------------------
+
+
+def test_every_stop_of_the_slider_is_the_frontiers_point(opened, frontier, document):
+    stops = range(document["slider"]["stops"] + 1)
+    tolerances = opened("many", "stop", *([i] for i in stops))
+    assert tolerances == [i / 10 ** document["slider"]["digits"] for i in stops]
+    positions = opened("many", "at", *([t] for t in tolerances))
+    for tolerance, position in zip(tolerances, positions, strict=True):
+        assert_is_point(position, at(frontier, tolerance))
+
+
+def test_tolerances_at_and_just_below_every_gap_lead_to_the_frontiers_point(opened, frontier):
+    gaps = frontier.gap[:: max(len(frontier) // 60, 1)]
+    tolerances = np.concatenate([gaps, np.nextafter(gaps, 0.0)]).tolist()
+    for tolerance, position in zip(
+        tolerances, opened("many", "at", *([t] for t in tolerances)), strict=True
+    ):
+        assert_is_point(position, at(frontier, tolerance))
+
+
+GROUPS = st.integers(1, 4)
+TIES = st.sampled_from([-2.0, -1.0, -0.25, 0.0, 0.25, 1.0, 2.0])
+
+
+@st.composite
+def small_frontiers(draw: st.DrawFn) -> Frontier:
+    """Few rows, many ties, one to four groups, swept or measured, with labels or without."""
+    n_groups, n = draw(GROUPS), draw(st.integers(12, 40))
+    kind = draw(st.sampled_from(CRITERIA))
+    labelled = kind != "demographic_parity" or draw(st.booleans())
+    groups = np.arange(n) % n_groups
+    y = (np.arange(n) // n_groups % 2) if labelled else None
+    if draw(st.booleans()):
+        score = TIES if draw(st.booleans()) else st.floats(-5, 5)
+        logits = draw(st.lists(score, min_size=n, max_size=n))
+        return sweep(logits, groups, y, criterion=kind, min_count=1)
+    line = st.lists(st.sampled_from([-1.0, 1.0]), min_size=n, max_size=n)
+    margins = draw(st.lists(line, min_size=1, max_size=5))
+    return measure(margins, groups, y, criterion=kind, min_count=1)
+
+
+@settings(max_examples=1500)
+@given(small_frontiers(), st.lists(st.floats(0, 1), min_size=1, max_size=5), st.floats(0, 1))
+def test_any_frontier_gives_the_same_positions_flips_and_way_back(node, frontier, wishes, goal):
+    found = node("open", page_data(quiet(frontier)))
+    dialled = frontier.states.dialled
+    shown = dialled if frontier.measured else dialled[dialled]  # of a path only these are sent
+    assert found["dialled"] == np.flatnonzero(shown).tolist()
+    tolerances = [*wishes, *frontier.gap.tolist()]
+    positions = node("many", "at", *([t] for t in tolerances))
+    for tolerance, position in zip(tolerances, positions, strict=True):
+        assert_is_point(position, at(frontier, tolerance))
+    if frontier.accuracy is None:
+        return
+    able = dialled & (frontier.accuracy >= goal)
+    found = node("dial", "leastGap", goal, False)
+    assert (found is None) == (not able.any())
+    if found is not None:
+        point = frontier.least_disparity(accuracy=goal)
+        assert_is_point(node("dial", "at", found), at(frontier, found))
+        assert at(frontier, found).selected.tolist() == point.selected.tolist()
+
+
+def test_the_unconstrained_position_is_the_first_state(opened, frontier):
+    assert_is_point(opened("dial", "free"), at(frontier, 1.0))
+
+
+@pytest.mark.parametrize("most", [500, 1])
+def test_where_positions_are_left_out_a_typed_tolerance_is_rounded_down_to_an_exact_one(
+    node, monkeypatch, two_groups, most
+):
+    monkeypatch.setattr(module, "MOST_STATES", most)
+    document = page_data(quiet(two_groups))
+    decimals = document["states"]["decimals"]
+    node("open", document)
+    for wish in np.random.default_rng(0).random(200) * two_groups.gap[0]:
+        snapped = node("dial", "snap", float(wish), False)
+        assert wish - 10.0**-decimals < snapped <= wish
+        assert snapped == float(f"{snapped:.{decimals}f}")
+        assert_is_point(node("dial", "at", snapped), at(two_groups, snapped))
+
+
+def test_where_all_positions_are_there_a_typed_tolerance_stays_itself(opened):
+    assert opened("dial", "snap", 0.0123456789, False) == 0.0123456789
+
+
+# ---- the other way round -----------------------------------------------------------------------
+
+
+def test_the_least_gap_with_an_accuracy_is_the_frontiers(opened, frontier, document):
+    if frontier.accuracy is None:
+        return
+    low, high = frontier.accuracy.min(), frontier.accuracy[frontier.states.dialled].max()
+    for goal in np.linspace(low, high, 25).tolist():
+        found = opened("dial", "leastGap", goal, False)
+        point = frontier.least_disparity(accuracy=goal)
+        assert_is_point(opened("dial", "at", found), at(frontier, found))
+        assert at(frontier, found).selected.tolist() == point.selected.tolist()
+        digits = document["slider"]["digits"]
+        text = opened("words", "points", found, digits)  # what the page shows, in points
+        assert float(f"{text}e-2") == found
+        assert found - 10.0 ** -(2 + len(text.partition(".")[2])) < point.gap  # the least such
+    assert opened("dial", "leastGap", min(np.nextafter(high, 1), 1), False) is None
+    assert opened("dial", "bestAccuracy", False) == high
+
+
+def test_a_promised_least_gap_is_the_first_stop_that_is_accurate_enough(opened, frontier, document):
+    if frontier.accuracy is None:
+        return
+    slider = document["slider"]
+    stops = [i / 10 ** slider["digits"] for i in range(0, slider["stops"] + 1, slider["step"])]
+    goal = float(np.median(frontier.accuracy))
+    good = [
+        stop
+        for stop in stops
+        if (position := opened("dial", "certifiedAt", stop))["promise"]["able"]
+        and position["accuracy"] >= goal
+    ]
+    assert good
+    assert opened("dial", "leastGap", goal, True) == good[0]
+
+
+# ---- new rows ----------------------------------------------------------------------------------
+
+
+def test_promised_positions_are_the_frontiers(opened, frontier, document):
+    slider, refused = document["slider"], 0
+    for number in range(0, slider["stops"] + 1, slider["step"]):
+        tolerance = number / 10 ** slider["digits"]
+        position = opened("dial", "certifiedAt", tolerance)
+        assert position["tolerance"] == tolerance
+        if position["promise"]["able"]:
+            point = frontier.at(tolerance, confidence=0.95)
+            assert_is_point(position, point)
+            assert position["promise"]["bound"] == point.certified_gap
+        else:
+            refused += 1
+            assert_is_point(position, at(frontier, tolerance))
+    assert 0 < refused < document["certified"]["stops"]
+
+
+def test_between_promised_stops_the_one_below_holds(opened, document):
+    slider = document["slider"]
+    for i in range(1, document["certified"]["stops"]):
+        stop = i * slider["step"] / 10 ** slider["digits"]
+        below = (i - 1) * slider["step"] / 10 ** slider["digits"]
+        assert opened("dial", "snap", stop, True) == stop
+        assert opened("dial", "snap", float(np.nextafter(stop, 0)), True) == below
+        assert opened("dial", "certifiedAt", float(np.nextafter(stop, 0)))["tolerance"] == below
+
+
+def test_what_is_in_use_is_looked_up_only_where_the_answer_is_exact(opened, frontier, document):
+    slider = document["slider"]
+    end = slider["stops"] / 10 ** slider["digits"]
+
+    def selected(**used: Any) -> Any:
+        return opened("dial", "selectedIn", used)
+
+    plain = at(frontier, 0.0123).selected.ravel().tolist()
+    assert selected(tolerance=0.0123, confidence=None) == plain
+    promised = frontier.at(end, confidence=0.95).selected.ravel().tolist()
+    assert selected(tolerance=end, confidence=0.95) == promised
+    assert selected(tolerance=end, confidence=0.9) is None  # another confidence
+    assert selected(tolerance=float(np.nextafter(end, 0)), confidence=0.95) is None  # no stop
+    assert selected(tolerance=0.0, confidence=0.95) is None  # can't be promised
+    told = frontier.rows.tolist()
+    assert selected(tolerance=0.3, confidence=0.9, selected=told) == np.ravel(told).tolist()
+    assert opened("dial", "selectedIn", None) is None
+
+
+# ---- tables ------------------------------------------------------------------------------------
+
+
+def test_the_table_is_the_points(opened, frontier):
+    for tolerance in (0.0, 0.05, 1.0):
+        point = at(frontier, tolerance)
+        lines = opened("dial", "table", point.selected.ravel().tolist())
+        frame = point.to_frame()
+        names = {
+            "selected": "selection_rate",
+            "truePositive": "true_positive_rate",
+            "falsePositive": "false_positive_rate",
+            "right": "accuracy",
+        }
+        for line, group in zip(lines, point.groups, strict=False):
+            assert line["group"]["name"] == str(group)
+            assert line["people"] == frame.loc[group, "rows"]
+            for name, column in names.items():
+                if column in frame:
+                    part, whole = line[name]
+                    assert part / whole == frame.loc[group, column]
+                else:
+                    assert line[name] is None
+        everybody = lines[len(point.groups)]
+        assert everybody["people"] == frontier.rows.sum()
+        assert everybody["selected"] == [int(point.selected.sum()), int(frontier.rows.sum())]
+        if point.accuracy is not None:
+            part, whole = everybody["right"]
+            assert part / whole == point.accuracy
+
+
+@pytest.mark.parametrize("criterion", CRITERIA)
+@pytest.mark.parametrize(("before", "after"), [(1.0, 0.02), (0.02, 0.15), (0.3, 0.3)])
+def test_flips_are_those_of_the_rows(node, criterion, before, after):
+    rng = np.random.default_rng(4)
+    groups, y = rng.integers(0, 3, 900), rng.integers(0, 2, 900)
+    logits = rng.normal(groups * 0.6 - 0.5 + y, 1.5).round(1)
+    frontier = sweep(logits, groups, y, criterion=criterion)
+    node("open", page_data(quiet(frontier)))
+    found = node(
+        "dial",
+        "flips",
+        *(node("dial", "at", tolerance)["selected"] for tolerance in (before, after)),
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", InfeasibleToleranceWarning)
+        moved = frontier.flips(logits, groups, before, after)
+    for a, line in enumerate(found):
+        assert line["gained"] == (moved[groups == a] == 1).sum()
+        assert line["lost"] == (moved[groups == a] == -1).sum()
+        assert line["byLabel"] == [moved[(groups == a) & (y == label)].sum() for label in (0, 1)]
+
+
+def test_the_histogram_holds_every_row(node, two_groups):
+    node("open", page_data(quiet(two_groups)))
+    found = node("histogram")
+    bins = len(found["edges"]) - 1
+    for labels, rows in zip(found["groups"], two_groups.rows.T.tolist(), strict=True):
+        assert [len(counts) for counts in labels] == [bins, bins]
+        assert [sum(counts) for counts in labels] == rows
+
+
+# ---- words -------------------------------------------------------------------------------------
+
+
+@given(st.floats(0, 1))
+def test_points_are_the_tolerance_moved_by_two_places_and_nothing_else(node, tolerance):
+    text = node("words", "points", tolerance, 3)
+    assert float(f"{text}e-2") == tolerance
+    assert float(node("words", "shift", text, -2)) == tolerance
+
+
+@pytest.mark.parametrize(
+    ("value", "places", "text"),
+    [(0.053, 2, "5.3"), (1e-7, 2, "0.00001"), (1, 2, "100"), (0, 2, "0"), ("5", -2, "0.05"),
+     ("12.50", -2, "0.125"), ("100", -2, "1"), (".5", -2, "0.005")],
+)  # fmt: skip
+def test_the_point_is_moved_in_the_text(node, value, places, text):
+    assert node("words", "shift", value, places) == text
+
+
+@pytest.mark.parametrize(
+    ("text", "share"),
+    [("5", 0.05), (" 12,5 ", 0.125), ("3 %", 0.03), (".5", 0.005), ("7.", 0.07), ("100", 1.0),
+     ("0", 0.0), ("101", None), ("-1", None), ("", None), ("a few", None), ("1e1", None)],
+)  # fmt: skip
+def test_percentages_are_read_as_people_type_them(node, text, share):
+    assert node("words", "typed", text) == share
+
+
+@pytest.fixture
+def loans():
+    """100 women, 200 men: 20 and 100 of them are selected, and half of all repay."""
+    scores = np.r_[np.linspace(1, 2, 20), np.linspace(-2, -1, 80)]
+    men = np.r_[np.linspace(1, 2, 100), np.linspace(-2, -1, 100)]
+    y = np.r_[np.tile([0, 1], 50), np.tile([0, 1], 100)]
+    return {
+        name: page_data(
+            quiet(sweep(np.r_[scores, men], ["Female"] * 100 + ["Male"] * 200, y, criterion=name)),
+            people={"Female": "women", "Male": "men"},
+            labels=("default", "repaid") if name != "predictive_equality" else None,
+        )
+        for name in CRITERIA
+    }
+
+
+def test_the_sentence_says_what_the_position_means(node, loans):
+    node("open", loans["demographic_parity"])
+    assert node("say", "sentence", node("dial", "free")) == (
+        "Of 100 women, 20 are selected; of 100 men, 50. That is a gap of 30.0 percentage points, "
+        "within the 100.0 allowed. This is the model without constraint: 50.0% of its "
+        "decisions are right."
+    )
+    assert node("say", "sentence", node("dial", "at", 0.1)) == (
+        "Of 100 women, 40 are selected; of 100 men, 50. That is a gap of 10.0 percentage points, "
+        "within the 10.0 allowed. 50.0% of all decisions are right; without constraint it is "
+        "50.0%, and the gap 30.0 percentage points."
+    )
+
+
+def test_the_sentence_names_the_label_that_counts(node, loans):
+    node("open", loans["equal_opportunity"])
+    text = node("say", "rates", node("dial", "free"))
+    assert text == "Of 100 women whose label is “repaid”, 20 are selected; of 100 men, 50."
+    node("open", loans["predictive_equality"])
+    text = node("say", "rates", node("dial", "free"))
+    assert text == "Of 100 women whose label is negative, 20 are selected; of 100 men, 50."
+
+
+def test_the_sentence_names_the_lowest_and_the_highest_of_many_groups(node):
+    scores = np.r_[np.full(30, 1.0), np.full(70, -1.0)]
+    logits = np.r_[scores, -scores, np.full(50, 1.0), np.full(50, -1.0)]
+    frontier = sweep(logits, ["a"] * 100 + ["b"] * 100 + ["c"] * 100)
+    node("open", page_data(quiet(frontier)))
+    assert node("say", "rates", node("dial", "free")) == (
+        "Of 100 people in group a (the lowest), 30 are selected; of 100 people in group b (the "
+        "highest), 70. The other group lies between."
+    )
+
+
+def test_a_tolerance_out_of_reach_is_told(node):
+    logits = np.r_[np.full(50, 1.0), np.full(50, -np.inf), np.full(100, 2.0)]
+    node("open", page_data(quiet(sweep(logits, np.arange(200) // 100))))
+    position = node("dial", "at", 0.2)
+    assert not position["feasible"]
+    assert "the smallest that the dial reaches: no position keeps within 20.0" in node(
+        "say", "keeps", position
+    )
+
+
+def test_a_promise_says_its_condition_and_a_refusal_its_price(opened, document):
+    stops = document["slider"]
+    last = opened("dial", "certifiedAt", stops["stops"] / 10 ** stops["digits"])
+    text = opened("say", "promise", last)
+    assert "with 95% confidence" in text
+    declared = document["certified"]["kind"] == "declared"
+    assert ("decided on before looking" in text) == declared
+    first = opened("say", "promise", opened("dial", "certifiedAt", 0))
+    assert "can’t be promised" in first  # noqa: RUF001
+    step = opened("dial", "certifiedAt", stops["step"] / 10 ** stops["digits"])
+    needed = step["promise"]["needed"]
+    assert (f"About {needed:,} like them" if needed else "No number of people") in opened(
+        "say", "promise", step
+    )
+
+
+def test_the_bound_that_is_shown_is_never_below_the_one_that_holds(opened, frontier, document):
+    digits = document["slider"]["digits"]
+    for tolerance in np.linspace(0, frontier.gap[0], 20):
+        point = at(frontier, float(tolerance))
+        text = opened("say", "promise", opened("dial", "at", float(tolerance)))
+        shown = float(text.rsplit("at most ", 1)[1].rstrip("."))
+        true = 100 * min(point.gap + frontier.margin(0.95), 1.0)
+        assert true - 1e-9 <= shown <= true + 10.0 ** (2 - digits)
+
+
+def test_every_answer_of_the_server_has_words(node):
+    for status in (401, 403, 409, 412, 422, 503):
+        assert "Nothing was changed." in node("words", "refused", status, "")
+    assert "too small" in node("words", "refused", 422, "too small")
+    assert "500" in node("words", "refused", 500, "")
+
+
+def test_another_document_is_refused(node):
+    with pytest.raises(RuntimeError, match=r"fairdial\.page"):
+        node("open", {"format": "fairdial.frontier", "version": 1})
