@@ -148,6 +148,7 @@ class Loop(asyncio.Protocol):
         self._buffer, self._sent = b"", 0.0
 
     def connection_made(self, transport: Any) -> None:
+        """Start to ask."""
         self._transport = transport
         self._send()
 
@@ -160,6 +161,7 @@ class Loop(asyncio.Protocol):
         self._transport.write(self._wire)
 
     def data_received(self, data: bytes) -> None:
+        """Take what was answered."""
         self._buffer += data
         head, gap, rest = self._buffer.partition(b"\r\n\r\n")
         if not gap:
@@ -177,6 +179,7 @@ class Loop(asyncio.Protocol):
         self._send()
 
     def connection_lost(self, error: Exception | None) -> None:
+        """The server has gone."""
         if self.ended.done():
             return
         if error is None:
@@ -277,7 +280,7 @@ class Figures:
 def measure(server: Server, wires: dict[str, bytes], seconds: float, rounds: int) -> Figures:
     """Requests of all kinds in turns."""
     figures = Figures({kind: [] for kind in wires})
-    for kind, wire in wires.items():
+    for wire in wires.values():
         run(server, wire, CONNECTIONS * 5)  # warms up
     for _ in range(rounds):
         for kind, wire in wires.items():
@@ -304,17 +307,17 @@ def report(seconds: float, rounds: int, requests: int, *, quick: bool) -> None:
         for name, place in models(Path(folder), quick=quick).items():
             with serving(place) as server:
                 figures = measure(server, wires, seconds, rounds)
-                for kind in wires:
-                    lines.append(
-                        [
-                            name,
-                            kind,
-                            f"{figures.rate(kind):,.0f}",
-                            f"{figures.cost(kind):,.0f}",
-                            f"{figures.quantile(kind, 0.5):.2f}",
-                            f"{figures.quantile(kind, 0.99):.2f}",
-                        ]
-                    )
+                lines += [
+                    [
+                        name,
+                        kind,
+                        f"{figures.rate(kind):,.0f}",
+                        f"{figures.cost(kind):,.0f}",
+                        f"{figures.quantile(kind, 0.5):.2f}",
+                        f"{figures.quantile(kind, 0.99):.2f}",
+                    ]
+                    for kind in wires
+                ]
                 share = figures.rate("one row") / figures.rate("ping")
                 spread = figures.quantile("one row", 0.99) / figures.quantile("one row", 0.5)
                 gain = BATCH * figures.rate(f"{BATCH} rows") / figures.rate("one row")

@@ -1,4 +1,4 @@
-"""The OpenAPI document is true: what it allows works, what it forbids is refused, nothing breaks."""
+"""The OpenAPI document is true: what it allows works, what it forbids is refused."""
 
 from __future__ import annotations
 
