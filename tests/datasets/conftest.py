@@ -38,8 +38,7 @@ def write_zip(path: Path, files: dict[str, bytes], order: Iterable[str] | None =
 def as_pillow(blob: bytes, size: int) -> np.ndarray:
     """What Pillow itself makes of a file: (3, size, size)."""
     picture = Image.open(io.BytesIO(blob)).convert("RGB")
-    if picture.size != (size, size):
-        picture = picture.resize((size, size), Image.Resampling.BILINEAR)
+    picture = picture.resize((size, size), Image.Resampling.BILINEAR)
     return np.asarray(picture).transpose(2, 0, 1)
 
 

@@ -98,7 +98,7 @@ def decode_once(
         Show a progress bar while decoding.
     """
     size = check_count(size, "size")
-    recipe = f"{FORMAT} {size} {RESAMPLING} {files.digest(names)}"
+    recipe = f"{FORMAT} {RESAMPLING} {size} {files.digest(names)}"
     digest = hashlib.sha256(recipe.encode()).hexdigest()
     folder = cache_folder(cache) / f"{title}-{size}px-{digest[:DIGITS]}"
     try:
@@ -260,8 +260,7 @@ def decoder(size: int) -> Callable[[bytes | None], Pixels | None]:
                 picture = opened.convert("RGB")
         except broken:
             return None
-        if picture.size != (size, size):
-            picture = picture.resize((size, size), Image.Resampling.BILINEAR)
-        return np.ascontiguousarray(np.asarray(picture).transpose(2, 0, 1))
+        fitting = picture.resize((size, size), Image.Resampling.BILINEAR)  # itself if it fits
+        return np.ascontiguousarray(np.asarray(fitting).transpose(2, 0, 1))
 
     return decode

@@ -14,7 +14,6 @@ from typing import NamedTuple
 from fairdial.errors import InvalidInputError
 
 SUFFIX = ".jpg"
-APPLE = "__MACOSX"  # a folder of leftovers in zip files
 SHOWN = 5  # names in a message
 
 
@@ -94,10 +93,9 @@ def files_in_zip(path: Path) -> dict[str, PictureFiles]:
         raise InvalidInputError(f"`root`: {path} must be a zip file, got: {error}.") from None
     for info in infos:
         inside = PurePosixPath(info.filename)
-        if not _is_picture(inside.name) or APPLE in inside.parts:
-            continue
-        files = folders.setdefault(str(inside.parent), PictureFiles(path, {}, zipped=True))
-        files.members[inside.name] = Member(info.filename, info.file_size, info.CRC)
+        if _is_picture(inside.name):
+            files = folders.setdefault(str(inside.parent), PictureFiles(path, {}, zipped=True))
+            files.members[inside.name] = Member(info.filename, info.file_size, info.CRC)
     return folders
 
 
@@ -118,6 +116,7 @@ def choose_folder(
 
 
 def _is_picture(name: str) -> bool:
+    """By its name; leftovers of macOS in zip files begin with a dot."""
     return name.lower().endswith(SUFFIX) and not name.startswith(".")
 
 
