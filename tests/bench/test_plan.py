@@ -1,12 +1,21 @@
 from __future__ import annotations
 
+import tomllib
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from fairdial import InvalidInputError
-from fairdial.bench.plan import SHIPPED, Plan, keep_plan, make_plan, read_plan
+from fairdial.bench.plan import (
+    SHIPPED,
+    Plan,
+    keep_plan,
+    make_plan,
+    narrow,
+    plan_text,
+    read_plan,
+)
 
 
 def data(**changes: Any) -> dict[str, Any]:
@@ -123,8 +132,19 @@ def test_a_file_that_is_no_plan_says_so(tmp_path: Path) -> None:
 
 
 def test_a_folder_keeps_one_plan(tmp_path: Path) -> None:
-    keep_plan("quick", tmp_path / "study" / "plan.toml")
-    keep_plan("quick", tmp_path / "study" / "plan.toml")
+    keep_plan(plan_text("quick"), tmp_path / "study" / "plan.toml")
+    keep_plan(plan_text("quick"), tmp_path / "study" / "plan.toml")
     assert isinstance(read_plan(tmp_path / "study" / "plan.toml"), Plan)
     with pytest.raises(InvalidInputError, match="another plan"):
-        keep_plan("confirm", tmp_path / "study" / "plan.toml")
+        keep_plan(plan_text("confirm"), tmp_path / "study" / "plan.toml")
+
+
+def test_a_plan_is_narrowed_to_some_of_its_data_sets() -> None:
+    whole = read_plan("paper-images")
+    fewer = make_plan(tomllib.loads(narrow(plan_text("paper-images"), ["celeba"])))
+    assert fewer.datasets == ("celeba",)
+    assert fewer.methods == whole.methods
+    with pytest.raises(InvalidInputError, match="`datasets` must be one of 'utkface', 'celeba'"):
+        narrow(plan_text("paper-images"), ["adult"])
+    with pytest.raises(InvalidInputError, match="in one line"):
+        narrow(plan_text("quick").replace("datasets = [", "datasets = [\n"), ["compas"])

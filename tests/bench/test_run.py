@@ -254,10 +254,17 @@ def test_a_scheduler_needs_a_cluster(tmp_path: Path) -> None:
         run(reduced(), Store(tmp_path), backend="slurm")
 
 
-def test_a_data_set_that_cannot_be_read_is_named_before_anything_runs(tmp_path: Path) -> None:
-    with pytest.raises(InvalidInputError, match="celeba, utkface"):
-        run(read_plan("paper-images"), Store(tmp_path))
-    assert not list(tmp_path.iterdir())
+def test_a_data_set_that_cannot_be_read_is_named_before_anything_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = Store(tmp_path / "records")
+    monkeypatch.delenv("FAIRDIAL_DATA", raising=False)
+    with pytest.raises(InvalidInputError, match=r"utkface, celeba: `--data`.*got 'none'"):
+        run(read_plan("paper-images"), store)
+    monkeypatch.setenv("FAIRDIAL_DATA", str(tmp_path))
+    with pytest.raises(InvalidInputError, match="must hold ResNet-18's weights"):
+        run(read_plan("paper-images"), store)
+    assert not (tmp_path / "records").exists() or not list((tmp_path / "records").iterdir())
 
 
 # ---- the command line --------------------------------------------------------------------------

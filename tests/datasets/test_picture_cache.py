@@ -126,10 +126,10 @@ class TestDecoding:
         found = files_in_folder(source)
         wish = {"title": "set", "size": 4, "cache": cache}
         decode_once(found, sorted(found.members), **wish)
-        assert capsys.readouterr().out == ""
+        assert capsys.readouterr() == ("", "")
         shutil.rmtree(cache)
         decode_once(found, sorted(found.members), **wish, verbose=True)
-        assert "decoding" in capsys.readouterr().out
+        assert "decoding" in capsys.readouterr().err
 
     @pytest.mark.parametrize("size", [0, -1, 2.5, "64", True])
     def test_a_size_must_be_a_whole_number(self, source, cache, size):

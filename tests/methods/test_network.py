@@ -471,7 +471,7 @@ for model in (GFB(network=network), FairBayes(network)):
 """
 
 
-@pytest.mark.parametrize("missing", ["torch", "safetensors"])
+@pytest.mark.parametrize("missing", ["torch"])
 def test_a_missing_package_is_named_with_its_remedy(missing: str, tmp_path: Any) -> None:
     code = BLOCKED.format(missing=missing, checkpoint=str(tmp_path / "run"))
     child = subprocess.run(

@@ -510,6 +510,7 @@ def test_scikit_learn_needs_no_torch_networks_no_skops_and_nothing_is_unpickled(
             (tmp_path / name / evil).write_bytes(b"cos\nabort\n(tR.")  # a pickle that ends us
     program = f"""
         import sys, fairdial
+        fairdial.load  # with all that it imports
         assert "skops" not in sys.modules
         sys.modules["torch"] = None
         import skops.io  # which imports much, and some of that unpickles tables of its own
@@ -539,6 +540,7 @@ def test_a_missing_library_is_named_with_its_extra(name, library, extra, tmp_pat
     fitted(name).save(tmp_path / "model")
     program = f"""
         import sys, fairdial
+        fairdial.load  # with all that it imports
         sys.modules[{library!r}] = None
         try:
             fairdial.load({str(tmp_path / "model")!r})

@@ -15,7 +15,7 @@ from joblib import Parallel, cpu_count, delayed, parallel_config
 
 from fairdial._validation import check_choice
 from fairdial.bench.plan import Plan
-from fairdial.bench.sources import SOURCES
+from fairdial.bench.sources import check_sources
 from fairdial.bench.store import Store
 from fairdial.bench.trial import run_trial
 from fairdial.errors import InvalidInputError, MissingExtraError
@@ -77,11 +77,7 @@ def run(
     check_choice(backend, "backend", BACKENDS)
     if scheduler is not None and backend == "loky":
         raise InvalidInputError("`scheduler` must go with the backend dask or ray, got loky.")
-    unread = [name for name in plan.datasets if SOURCES[name].load is None]
-    if unread:
-        raise InvalidInputError(
-            f"`datasets` must be ones that this version can read, got {', '.join(unread)}."
-        )
+    check_sources(plan.datasets)
     for path in store.leftovers():
         path.unlink(missing_ok=True)
     missing = [config for config in plan.trials() if store.find(config) is None]

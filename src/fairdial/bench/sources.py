@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -29,10 +29,14 @@ SIDE = 64  # pixels of a picture's side
 
 @dataclass(frozen=True)
 class Source:
-    """Where a data set comes from, and whether the paper's settings know it."""
+    """Where a data set comes from, whether the paper's settings know it, whether it is pictures.
+
+    Pictures lie in the data folder, with the weights of the net that looks at them.
+    """
 
     load: Callable[[], Dataset]
     paper: bool
+    pictures: bool = False
 
 
 def _gaussian() -> Dataset:
@@ -73,10 +77,20 @@ SOURCES = {
     "adult": Source(load_adult, paper=True),
     "compas": Source(load_compas, paper=True),
     "gaussian": Source(_gaussian, paper=False),
-    "celeba": Source(_celeba, paper=True),
-    "utkface": Source(_utkface, paper=True),
+    "celeba": Source(_celeba, paper=True, pictures=True),
+    "utkface": Source(_utkface, paper=True, pictures=True),
 }
 SAMPLE_SEED = 0
+
+
+def check_sources(names: Iterable[str]) -> None:
+    """Raise where data sets can't be read here, before anything runs."""
+    pictures = [name for name in names if SOURCES[name].pictures]
+    try:
+        if pictures:
+            find_weights()
+    except InvalidInputError as error:
+        raise InvalidInputError(f"{', '.join(pictures)}: {error}") from error
 
 
 class Parts(NamedTuple):
