@@ -261,7 +261,11 @@ def narrow(text: str, datasets: Sequence[str]) -> str:
         _one_of(name, "datasets", plan.datasets)
     listed = ", ".join(f'"{name}"' for name in datasets)
     fewer = re.sub(r"(?m)^datasets = .*$", f"datasets = [{listed}]", text, count=1)
-    if make_plan(tomllib.loads(fewer)) != replace(plan, datasets=tuple(datasets)):
+    try:
+        good = make_plan(tomllib.loads(fewer)) == replace(plan, datasets=tuple(datasets))
+    except tomllib.TOMLDecodeError:
+        good = False
+    if not good:
         raise InvalidInputError("`plan` must list its data sets in one line, got another form.")
     return fewer
 
