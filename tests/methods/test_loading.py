@@ -30,8 +30,8 @@ from fairdial import (
 )
 from fairdial.datasets import make_gaussian
 
-DATA = make_gaussian(1200, random_state=0)
-OTHER = make_gaussian(1100, random_state=1)
+DATA = make_gaussian(2000, random_state=0)
+OTHER = make_gaussian(1900, random_state=1)
 NET = Network(members=2, hidden=(4,), head=3, epochs=2)
 MODELS = {
     "GFB": GFB(network=NET),
@@ -201,7 +201,7 @@ def test_forged_objects_are_refused(copy: Callable[[str], Path]) -> None:
         refused(folder, "`objects.skops` must hold objects that skops wrote")
     other = copy("FairBayes of others")
     forge(other, lambda m: m.update(groups=None))
-    refused(other, "an estimator for each group")
+    refused(other, "`manifest.json` must")
 
 
 MANIFESTS: list[tuple[str, Forge]] = [
@@ -213,7 +213,6 @@ MANIFESTS: list[tuple[str, Forge]] = [
     ("GFB", lambda m: m["parameters"].update(more=1)),
     ("GFB", lambda m: m["parameters"].update(network={"$network": {"more": 1}})),
     ("GFB", lambda m: m["parameters"].update(network={"$object": "none"})),
-    ("GFB", lambda m: m["parameters"].update(network=3)),
     ("GFB", lambda m: m["parameters"].update(criterion={"$criterion": "mine"})),
     ("GFB", lambda m: m["parameters"].update(tolerance={"$eval": "1"})),
     ("GFB", lambda m: m.update(classes=[0, 1])),
@@ -224,7 +223,8 @@ MANIFESTS: list[tuple[str, Forge]] = [
     ("GFB", lambda m: m["features"].update(count=0)),
     ("GFB", lambda m: m["features"].update(names=["x", "y"])),
     ("GFB", lambda m: m["features"].update(names=[1])),
-    ("GFB", lambda m: m["features"].update(dtypes=[["x", "no such type"]])),
+    ("GFB", lambda m: m["features"].update(dtypes=[["x"]])),
+    ("GFB", lambda m: m["features"].update(dtypes=[["x", {"categories": 3}]])),
     ("GFB", lambda m: m.update(groups=None)),
     ("GFB", lambda m: m.update(groups="group 0")),
     ("GFB", lambda m: m.update(groups={"$tuple": ["group 0"]})),
@@ -249,7 +249,7 @@ MANIFESTS: list[tuple[str, Forge]] = [
     ("FairBayes", lambda m: m["platt"].update(slope={"$array": ["<f8", [1.0]]})),
     ("FairBayes", lambda m: m["scorer"].update(method="fit")),
     ("FairBayes", lambda m: m["scorer"].update(method="score")),
-    ("FairBayes", lambda m: m["parameters"].update(per_group=False)),
+    ("FairBayes", lambda m: m["scorer"].update(per_group=False)),
     ("FairBayes", lambda m: m["files"].pop("objects.skops")),
     ("EPO", lambda m: m["scorer"]["settings"]["$array"][1].pop()),
     ("EPO", lambda m: m["scorer"]["settings"]["$array"][1].__setitem__(0, 0.123)),

@@ -208,9 +208,9 @@ class _Reader:
     def estimators(self, model: Any, told: dict[str, Any]) -> None:
         """Estimators of scikit-learn: one, one for each group, or those of folds."""
         method, parts = told["method"], self.objects["fitted"]
-        sizes = {len(part) for part in parts}
-        groups = len(model.trained_groups_ or (0,))
-        claim(sizes == {groups if model.per_group else 1}, "an estimator for each group")
+        groups = model.trained_groups_ if told["per_group"] else (0,)
+        fits = all(len(part) == len(groups) for part in parts)
+        claim(fits, "one estimator, or one for each group")
         every = [estimator for part in parts for estimator in part]
         for estimator in every:
             find_method(estimator, method)
@@ -221,7 +221,7 @@ class _Reader:
             model.scorer_, model.estimator_ = AveragedScorer(scorers), every
         else:
             (model.scorer_,) = scorers
-            model.estimator_ = model.scorer_.estimators if model.per_group else every[0]
+            model.estimator_ = model.scorer_.estimators if told["per_group"] else every[0]
 
     def encoder(self, kind: str | None) -> Any:
         """How rows become inputs."""
@@ -270,11 +270,9 @@ class _Reader:
 
 
 def _network(model: Any) -> Network:
-    """The network's settings; a model without any has the default's."""
+    """The network's settings; the default's where there are none, or none any more."""
     network = model.estimator if isinstance(model, FairBayes) else model.network
-    found = Network() if network is None else network
-    claim(isinstance(found, Network), "a network")
-    return found
+    return network if isinstance(network, Network) else Network()
 
 
 def _device(network: Network) -> Any:

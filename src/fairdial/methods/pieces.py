@@ -63,7 +63,7 @@ def _dtype(told: Any) -> Any:
         return pd.CategoricalDtype([unpack(v) for v in told["categories"]], told["ordered"])
     try:
         return pd.api.types.pandas_dtype(told)
-    except ImportError:  # a type of a library that isn't here
+    except (ImportError, TypeError):  # a type of a library that isn't here
         return np.dtype(object)
 
 

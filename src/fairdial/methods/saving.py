@@ -93,7 +93,12 @@ class _Parcel:
             averaged = isinstance(scorer, AveragedScorer)
             parts: list[Any] = scorer.scorers if averaged else [scorer]  # type: ignore[union-attr]
             self.objects["fitted"] = [part.estimators for part in parts]
-            return {"kind": "estimators", "averaged": averaged, "method": parts[0].method}
+            return {
+                "kind": "estimators",
+                "method": parts[0].method,
+                "averaged": averaged,
+                "per_group": model.trained_groups_ is not None,
+            }
         kind = KINDS[type(scorer).__name__]
         nets = model.nets_ if kind == "runs" else [model.net_]
         told, self.files[WEIGHTS] = torch_module("saving").nets_to_arrays(nets)
