@@ -30,8 +30,8 @@ from fairdial import (
 )
 from fairdial.datasets import make_gaussian
 
-DATA = make_gaussian(1200, random_state=0)
-OTHER = make_gaussian(1100, random_state=1)
+DATA = make_gaussian(2000, random_state=0)
+OTHER = make_gaussian(1900, random_state=1)
 NET = Network(members=2, hidden=(4,), head=3, epochs=2)
 MODELS = {
     "GFB": GFB(network=NET),
