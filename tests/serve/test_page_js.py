@@ -11,10 +11,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fairdial import Frontier, InfeasibleToleranceWarning, measure, sweep
+from fairdial import Frontier, InfeasibleToleranceWarning, criterion, measure, sweep
 from fairdial.points import Point
 from fairdial.serve import page_data as module
 from fairdial.serve.page_data import page_data
+from fairdial.sweeping import measure_counts
 
 CRITERIA = ("demographic_parity", "equal_opportunity", "predictive_equality")
 
@@ -253,13 +254,13 @@ def test_the_table_is_the_points(opened, frontier):
             assert part / whole == point.accuracy
 
 
-@pytest.mark.parametrize("criterion", CRITERIA)
+@pytest.mark.parametrize("kind", CRITERIA)
 @pytest.mark.parametrize(("before", "after"), [(1.0, 0.02), (0.02, 0.15), (0.3, 0.3)])
-def test_flips_are_those_of_the_rows(node, criterion, before, after):
+def test_flips_are_those_of_the_rows(node, kind, before, after):
     rng = np.random.default_rng(4)
     groups, y = rng.integers(0, 3, 900), rng.integers(0, 2, 900)
     logits = rng.normal(groups * 0.6 - 0.5 + y, 1.5).round(1)
-    frontier = sweep(logits, groups, y, criterion=criterion)
+    frontier = sweep(logits, groups, y, criterion=kind)
     node("open", page_data(quiet(frontier)))
     found = node(
         "dial",
@@ -396,6 +397,28 @@ def test_the_bound_that_is_shown_is_never_below_the_one_that_holds(opened, front
         shown = float(text.rsplit("at most ", 1)[1].rstrip("."))
         true = 100 * min(point.gap + frontier.margin(0.95), 1.0)
         assert true - 1e-9 <= shown <= true + 10.0 ** (2 - digits)
+
+
+def test_settings_found_by_looking_have_no_bound(node):
+    rows = np.array([[500, 500], [500, 500]])
+    selected = np.array([[[100, 200], [400, 450]], [[110, 150], [390, 400]]])
+    declared = np.array([False, True])
+    frontier = measure_counts(
+        np.array([0.0, 1.0]),
+        selected,
+        rows,
+        criterion("demographic_parity"),
+        ("a", "b"),
+        declared=declared,
+        min_count=1,
+    )
+    node("open", page_data(frontier))
+    for tolerance in (1.0, 0.06):
+        point, position = frontier.at(tolerance), node("dial", "at", tolerance)
+        assert_is_point(position, point)
+        text = node("say", "promise", position)
+        assert ("found by looking" in text) == (not declared[int(point.setting)])
+        assert ("at most" in text) == declared[int(point.setting)]
 
 
 def test_every_answer_of_the_server_has_words(node):

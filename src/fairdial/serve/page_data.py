@@ -217,6 +217,7 @@ def _states(frontier: Frontier) -> dict[str, Any]:
         "selected": pack_ints(selected.reshape(len(kept), -1)),
         "thresholds": None if frontier.measured else pack_ints(_rounded(thresholds)),
         "settings": pack_floats(frontier.setting[kept]) if frontier.measured else None,
+        "declared": pack_ints(frontier.states.certifiable) if frontier.measured else None,
     }
 
 

@@ -72,6 +72,8 @@
     dial.counted = count(dial, dial.rows);
     dial.total = sum(dial.rows);
     dial.negatives = sum(page.rows[0]);
+    const { declared } = page.states;
+    dial.declared = declared === null ? null : ints(declared, dial.states.length);
     const figures = measure(dial, dial.states);
     dial.gap = figures.gap;
     dial.accuracy = figures.accuracy;
@@ -193,12 +195,18 @@
   // The least constrained position within the tolerance; if none is, the smallest gap there is.
   function at(dial, tolerance) {
     const state = dial.dialled[place(dial, tolerance)];
-    const feasible = dial.gap[state] <= tolerance;
-    return position(dial, dial.states, state, { tolerance, feasible, promise: null });
+    return stateOf(dial, state, tolerance);
   }
 
   function free(dial) {
-    return position(dial, dial.states, 0, { tolerance: 1, feasible: true, promise: null });
+    return stateOf(dial, 0, 1);
+  }
+
+  // `bounded`: the margin of the whole dial speaks of it. Not of settings found by looking.
+  function stateOf(dial, state, tolerance) {
+    const feasible = dial.gap[state] <= tolerance;
+    const bounded = dial.declared === null || dial.declared[state] === 1;
+    return position(dial, dial.states, state, { tolerance, feasible, bounded, promise: null });
   }
 
   // ---- stops -----------------------------------------------------------------------------------
@@ -239,7 +247,7 @@
       return { ...at(dial, wish), promise };
     }
     const promise = { able: true, bound: certified.bounds[i] };
-    return position(dial, certified, i, { tolerance: wish, feasible: true, promise });
+    return position(dial, certified, i, { tolerance: wish, feasible: true, bounded: true, promise });
   }
 
   // Shortest decimal tolerance that leads to the dialled state at this place, and to no other.

@@ -135,6 +135,9 @@
         : "Nothing can be promised about new people: the settings were chosen by looking at the people measured.";
     }
     const later = points(Math.min(1, Math.ceil((position.gap + certified.margin) * 10 ** digits) / 10 ** digits), digits);
+    if (position.promise === null && !position.bounded) {
+      return "Nothing can be promised about new people at this setting: it was found by looking at the people measured.";
+    }
     if (position.promise === null) {
       return `This holds for the ${number(dial.total)} people measured. For new people the gap will be somewhat smaller or larger; `
         + `with ${level} confidence it is at most ${later}.`;
