@@ -215,6 +215,37 @@ def test_whole_numbers_and_truth_values_may_be_missing_in_parquet(
     pd.testing.assert_frame_equal(*parts)
 
 
+def test_a_text_column_may_have_more_values_than_boosting_has_bins(
+    old: pd.DataFrame, tmp_path: Path, answer: Any
+) -> None:
+    places = [f"place {i % 700}" for i in range(len(old))]
+    path = write(tmp_path, old[["income", "region", "decision"]].assign(place=places))
+    told = answer("train", path, "--label", "decision", "--positive", "approve", "--sensitive",
+                  "region", "--out", tmp_path / "m")  # fmt: skip
+    assert told["features"] == ["income", "place"]
+    assert answer("evaluate", tmp_path / "m", path, "--tolerance", 1)["accuracy"] > 0.7
+
+
+@pytest.mark.parametrize(
+    ("column", "values", "told"),
+    [
+        ("region", lambda n: range(n), "must tell at most 100 groups, got 1,600"),
+        ("income", lambda n: [0.5] * (n - 1) + [np.inf], "infinite one in row 1599"),
+        ("income", lambda n: pd.date_range("2020-01-01", periods=n), "turn them into numbers"),
+    ],
+)
+def test_columns_that_cannot_be_what_they_are_to_be(
+    column: str, values: Any, told: str, old: pd.DataFrame, tmp_path: Path, shell: Any
+) -> None:
+    table = old[["income", "children", "region", "decision"]].copy()
+    table[column] = values(len(table))
+    table.to_parquet(tmp_path / "table.parquet")
+    found = shell("train", tmp_path / "table.parquet", "--label", "decision", "--positive",
+                  "approve", "--sensitive", "region", "--out", tmp_path / "m", code=2)  # fmt: skip
+    assert told in found.stderr
+    assert f"'{column}'" in found.stderr
+
+
 # ---- mistakes ----------------------------------------------------------------------------------
 
 

@@ -67,10 +67,12 @@ def demo(
 ) -> None:
     """Train once on Adult or COMPAS, then turn the dial: what it costs, and whom it moves."""
     from fairdial.cli.models import check_place
+    from fairdial.cli.startup import import_skops
     from fairdial.datasets import load_adult, load_compas
 
     if out is not None:
         check_place(out, overwrite, None)
+        import_skops()
     table = load_adult() if data == "adult" else load_compas()
     train, test = table.split(test_size=0.2, random_state=0)
     if tables is not None:
