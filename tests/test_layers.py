@@ -135,8 +135,28 @@ def test_pyarrow_is_imported_when_a_file_is_read(module):
         assert not uses(imported_by(module), "pyarrow")
 
 
+@pytest.mark.parametrize("module", INSIDE)
+def test_nothing_is_ever_unpickled(module):
+    tree = ast.parse(MODULES[module].read_text("utf-8"))
+    names = imported_by(module)
+    assert not any(uses(names, name) for name in ("pickle", "cloudpickle", "dill", "shelve"))
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute):
+            assert ast.unparse(node) not in ("torch.load", "joblib.load", "pd.read_pickle")
+        if isinstance(node, ast.keyword) and node.arg == "allow_pickle":
+            assert ast.unparse(node.value) == "False"
+
+
+@pytest.mark.parametrize("module", INSIDE)
+def test_skops_is_imported_when_objects_are_saved_or_loaded(module):
+    if part_of(module) == "persistence":
+        assert not uses(imported_at_once(module), "skops")
+    else:
+        assert not uses(imported_by(module), "skops")
+
+
 def test_import_fairdial_stays_light():
-    heavy = "torch", "matplotlib", "fastapi", "safetensors"
+    heavy = "torch", "matplotlib", "fastapi", "safetensors", "skops"
     program = f"import sys, fairdial; print([m for m in {heavy!r} if m in sys.modules])"
     done = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=True

@@ -128,4 +128,6 @@ def _check_table(table: Table, rows: Counts) -> None:
         raise ValueError("state columns of different lengths")
     if thresholds.shape != (size, rows.shape[1]) or np.isnan(thresholds).any():
         raise ValueError("thresholds that are none")
+    if np.isnan([table.setting, table.gap]).any():
+        raise ValueError("settings or gaps that are none")
     _check_selected(selected, size, rows)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import subprocess
@@ -334,11 +333,3 @@ def test_an_interrupted_training_ends_with_130_and_saves_nothing(place: Path) ->
     assert err.strip() == "Interrupted: nothing was written."
     assert out == ""
     assert not (place / "never").exists()
-
-
-def test_json_of_a_fresh_process_is_all_that_is_on_stdout(place: Path) -> None:
-    command = [sys.executable, "-m", "fairdial", "train", str(place / "old.csv"), *COMMON,
-               "--sensitive", "region", "--out", str(place / "boosted"), "--json"]  # fmt: skip
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    assert json.loads(done.stdout)["method"] == "boosting"
-    assert "The model is in" in done.stderr

@@ -146,6 +146,7 @@ CASES: dict[str, tuple[Any, Any, dict[str, Any]]] = {
     "YOTO raw": (YOTO(network=quick(shared=False), condition="raw", film=(4, 1)), NUMBERS, {}),
     "three groups": (FairBayes(quick(), min_count=10), MIXED, {"groups": TABLE["job"]}),
     "one group": (FairBayes(LOGISTIC), NUMBERS, {"groups": None}),
+    "family of one group": (EPO(2, network=quick()), MIXED, {"groups": None}),
     "texts": (FairBayes(LOGISTIC), NUMBERS, {"y": np.array(["no", "yes"])[Y]}),
     "objects": (FairBayes(LOGISTIC), NUMBERS, {"y": np.array(["no", "yes"], object)[Y]}),
     "booleans": (FairBayes(LOGISTIC), NUMBERS, {"y": Y.astype(bool)}),
@@ -331,6 +332,28 @@ def test_a_dial_without_labels_and_a_thinned_one_come_back(tmp_path) -> None:
     model.save(tmp_path / "thin")
     check_same("logistic", model, fairdial.load(tmp_path / "thin"))
     assert len(fairdial.load(tmp_path / "thin").frontier_) <= 10
+
+
+def test_settings_that_were_changed_after_the_fit_do_not_matter(tmp_path) -> None:
+    model = FairBayes(LOGISTIC, per_group=True, random_state=0)
+    quietly(model.fit, NUMBERS, Y, sensitive_features=GROUPS)
+    model.set_params(per_group=False, cv=3, estimator=None)
+    model.save(tmp_path / "one")
+    check_same("logistic", model, fairdial.load(tmp_path / "one"))
+    network = FairBayes(quick(), random_state=0)
+    quietly(network.fit, MIXED, Y, sensitive_features=GROUPS)
+    network.set_params(estimator=LOGISTIC, tolerance=0.3)
+    network.save(tmp_path / "two")
+    check_same("network", network, fairdial.load(tmp_path / "two"))
+
+
+def test_a_column_of_a_type_that_is_not_known_here_is_an_object(tmp_path) -> None:
+    model = FairBayes(LOGISTIC, random_state=0)
+    quietly(model.fit, MIXED[["a", "b"]], Y, sensitive_features=GROUPS)
+    model.feature_dtypes_["b"] = "geometry"
+    model.save(tmp_path / "model")
+    found = fairdial.load(tmp_path / "model").feature_dtypes_
+    assert found == {"a": np.dtype(float), "b": np.dtype(object)}
 
 
 def test_infinite_scores_come_back(tmp_path) -> None:

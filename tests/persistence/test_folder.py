@@ -132,7 +132,7 @@ def test_a_write_that_fails_leaves_nothing_behind(tmp_path: Path) -> None:
 
 
 def test_what_killed_writers_left_goes_when_it_is_old(tmp_path: Path) -> None:
-    parts = [tmp_path / f".model.{name}.part" for name in ("young", "old")]
+    parts = [tmp_path / f".model.{name}.fairdial-part" for name in ("young", "old")]
     for part in parts:
         part.mkdir()
         (part / "half").write_text("half")
@@ -388,7 +388,7 @@ KILLED = """
         assert found in ([old, new] if overwrite else [None, new]), (kills, found)
         write_folder(folder, {}, new, overwrite=found is not None)  # nothing is in the way
         assert read_folder(folder).files == new
-        assert not os.path.exists(f"{place}/{kills}/.model.old")
+        assert not os.path.exists(f"{place}/{kills}/.model.fairdial-old")
         kills += 1
     assert read_folder(folder).files == new
     assert os.listdir(f"{place}/{kills}") == ["model"]

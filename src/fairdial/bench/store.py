@@ -27,6 +27,7 @@ UNRELATED = (
     "persistence/",
     "methods/saving.py",
     "methods/loading.py",
+    "methods/pieces.py",
     "methods/card.py",
     "nn/saving.py",
 )

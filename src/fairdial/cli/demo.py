@@ -67,7 +67,7 @@ def demo(
 ) -> None:
     """Train once on Adult or COMPAS, then turn the dial: what it costs, and whom it moves."""
     from fairdial.cli.models import check_place
-    from fairdial.cli.startup import import_skops
+    from fairdial.persistence.quick import import_skops
     from fairdial.datasets import load_adult, load_compas
 
     if out is not None:

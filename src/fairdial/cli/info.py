@@ -40,7 +40,7 @@ def info(folder: Path, key_file: Path | None, show: Output) -> None:
 def describe(folder: Path, told: Told) -> dict[str, Any]:
     """What the manifest tells, as JSON knows it."""
     from fairdial.cli.figures import plain
-    from fairdial.persistence.folder import SIGNATURE
+    from fairdial.persistence.manifest import SIGNATURE
     from fairdial.persistence.values import unpack
 
     manifest, frontier = told.manifest, told.known

@@ -119,7 +119,7 @@ def train(
     from fairdial.cli.learners import make_model
     from fairdial.cli.models import check_place
     from fairdial.cli.rows import training_rows
-    from fairdial.cli.startup import import_skops
+    from fairdial.persistence.quick import import_skops
     from fairdial.cli.tables import read_table
 
     check_place(out, overwrite, key_file)

@@ -43,7 +43,7 @@ from fairdial.methods.rows import (
     take_rows,
 )
 from fairdial.methods.saving import save_model
-from fairdial.persistence.folder import Key
+from fairdial.persistence.manifest import Key
 
 Floats = NDArray[np.float64]
 

@@ -7,8 +7,7 @@ from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
 import numpy as np
-import pandas as pd
-from numpy.typing import NDArray
+from sklearn.utils.validation import check_is_fitted
 
 from fairdial.criteria import criterion as find_criterion
 from fairdial.encoders import TableEncoder
@@ -27,14 +26,16 @@ from fairdial.methods.fairbinn import FairBiNN
 from fairdial.methods.families import FamilyClassifier
 from fairdial.methods.gfb import GFB
 from fairdial.methods.network import Network, torch_module
+from fairdial.methods.pieces import claim, features_from_data, platt_from_data
 from fairdial.methods.saving import ENCODER, FRAMES, OBJECTS, TABLES, WEIGHTS
 from fairdial.methods.thresholds import ThresholdClassifier
 from fairdial.methods.yoto import YOTO, Condition
-from fairdial.persistence.folder import MANIFEST, Key, Stored, read_folder
+from fairdial.persistence.folder import Stored, read_folder
 from fairdial.persistence.frontiers import FRONTIER, frontier_from_arrays
+from fairdial.persistence.manifest import MANIFEST, Key
 from fairdial.persistence.objects import read_objects
 from fairdial.persistence.values import read_json, unpack, unpack_table
-from fairdial.scorers import AveragedScorer, PlattMap, SklearnScorer, find_method
+from fairdial.scorers import AveragedScorer, SklearnScorer, find_method
 
 METHODS: dict[str, type[DialClassifier]] = {
     method.__name__: method for method in (EPO, FairBayes, FairBiNN, GFB, YOTO)
@@ -123,29 +124,29 @@ class _Reader:
         """The estimator."""
         model: DialClassifier = self.unfitted()
         model.classes_ = unpack(self.manifest["classes"])
-        _claim(_is_array(model.classes_) and len(set(model.classes_.tolist())) == 2, "two labels")
+        labels = model.classes_
+        two = isinstance(labels, np.ndarray) and len(set(labels.tolist())) == 2
+        claim(two, "two labels")
         if self.manifest["label"] is not None:
-            _claim(isinstance(self.manifest["label"], str), "a name of the labels")
+            claim(isinstance(self.manifest["label"], str), "a name of the labels")
             model.label_name_ = self.manifest["label"]
-        for name, value in _features(self.manifest["features"]).items():
+        for name, value in features_from_data(self.manifest["features"]).items():
             setattr(model, name, value)
         groups = unpack(self.manifest["groups"])
-        _claim(groups is None or type(groups) is tuple, "groups")
+        claim(groups is None or type(groups) is tuple, "groups")
         if groups is not None or isinstance(model, FairBayes):
             model.trained_groups_ = groups
         self.scorer(model)
         self.frontier(model)
-        if TABLES in self.files:
-            for name, table in read_json(self.files[TABLES], TABLES).items():
-                _claim(name in FRAMES, "known tables")
-                setattr(model, name, None if table is None else unpack_table(table))
+        for name, table in self.tables().items():
+            setattr(model, name, table)
         model.model_hash_ = self.hash
         return model
 
     def unfitted(self) -> Any:
         """An estimator with the parameters of the saved one."""
         kind, packed = METHODS[self.manifest["method"]], self.manifest["parameters"]
-        _claim(set(packed) == set(kind().get_params(deep=False)), f"parameters of {kind.__name__}")
+        claim(set(packed) == set(kind().get_params(deep=False)), f"parameters of {kind.__name__}")
         return kind(**{name: unpack(value, self.unpack) for name, value in packed.items()})
 
     def unpack(self, data: dict[str, Any]) -> Any:
@@ -165,11 +166,11 @@ class _Reader:
         """Set what scores."""
         told = self.manifest["scorer"]
         if told["kind"] == "estimators":
-            _claim(isinstance(model, FairBayes), "a scorer of the method's kind")
+            claim(isinstance(model, FairBayes), "a scorer of the method's kind")
             self.estimators(model, told)
             return
         wanted = SCORERS.get(self.manifest["method"], "net")
-        _claim(told["kind"] == wanted, "a scorer of the method's kind")
+        claim(told["kind"] == wanted, "a scorer of the method's kind")
         nets = self.nets(model, told["nets"])
         model.encoder_ = self.encoder(told["encoder"])
         _check_nets(nets, model.trained_groups_, model.encoder_, wanted)
@@ -180,13 +181,13 @@ class _Reader:
         model.best_epoch_ = unpack(told["best_epoch"])
         if wanted == "runs":
             model.nets_, model.settings_ = nets, unpack(told["settings"])
-            _claim(len(model.settings_) == sum(net.runs for net in nets), "a net for each setting")
+            claim(len(model.settings_) == sum(net.runs for net in nets), "a net for each setting")
             model.scorer_ = scoring.RunsScorer(nets, model.settings_, encode)
             return
         (model.net_,) = nets
         if wanted == "film":
             condition = Condition(**told["condition"])
-            _claim(condition.kind in ("raw", "log") and 0 < condition.low < condition.high, "range")
+            claim(condition.kind in ("raw", "log") and 0 < condition.low < condition.high, "range")
             model.scorer_ = scoring.FilmScorer(model.net_, condition, encode)
         else:
             model.scorer_ = scoring.NetScorer(model.net_, encode)
@@ -210,18 +211,20 @@ class _Reader:
     def estimators(self, model: Any, told: dict[str, Any]) -> None:
         """Estimators of scikit-learn: one, one for each group, or those of folds."""
         method, parts = told["method"], self.objects["fitted"]
-        sizes = {len(part) for part in parts}
-        groups = len(model.trained_groups_ or (0,))
-        _claim(sizes == {groups if model.per_group else 1}, "an estimator for each group")
+        groups = model.trained_groups_ if told["per_group"] else (0,)
+        fits = all(len(part) == len(groups) for part in parts)
+        claim(fits, "one estimator, or one for each group")
         every = [estimator for part in parts for estimator in part]
         for estimator in every:
             find_method(estimator, method)
+            if hasattr(estimator, "__sklearn_tags__"):
+                check_is_fitted(estimator)
         scorers = [SklearnScorer(p, positive=model.classes_[1], method=method) for p in parts]
         if told["averaged"]:
             model.scorer_, model.estimator_ = AveragedScorer(scorers), every
         else:
             (model.scorer_,) = scorers
-            model.estimator_ = model.scorer_.estimators if model.per_group else every[0]
+            model.estimator_ = model.scorer_.estimators if told["per_group"] else every[0]
 
     def encoder(self, kind: str | None) -> Any:
         """How rows become inputs."""
@@ -233,13 +236,24 @@ class _Reader:
         except InvalidInputError as error:
             raise ModelFileError(f"`{ENCODER}` must hold a table encoder: {error}") from error
 
+    def tables(self) -> dict[str, Any]:
+        """How training went."""
+        if TABLES not in self.files:
+            return {}
+        found = read_json(self.files[TABLES], TABLES)
+        try:
+            claim(set(found) <= set(FRAMES), "known tables")
+            return {k: None if v is None else unpack_table(v) for k, v in found.items()}
+        except BROKEN as error:
+            raise ModelFileError(f"`{TABLES}` must hold tables, got others ({error!r}).") from error
+
     # ---- the dial ------------------------------------------------------------------------------
 
     def frontier(self, model: Any) -> None:
         """Set the frontier, and recalibration, if the model was calibrated."""
         told, platt = self.manifest["frontier"], self.manifest["platt"]
         if isinstance(model, ThresholdClassifier):
-            model.platt_ = None if platt is None else _platt(platt)
+            model.platt_ = None if platt is None else platt_from_data(platt)
         if told is None:
             return
         found = frontier_from_arrays(told, self.files[FRONTIER], FRONTIER)
@@ -258,21 +272,10 @@ class _Reader:
 # ---- parts -------------------------------------------------------------------------------------
 
 
-def _claim(holds: Any, what: str) -> None:
-    if not holds:
-        raise ValueError(f"something else than {what}")
-
-
-def _is_array(value: Any) -> bool:
-    return isinstance(value, np.ndarray)
-
-
 def _network(model: Any) -> Network:
-    """The network's settings; a model without any has the default's."""
+    """The network's settings; the default's where there are none, or none any more."""
     network = model.estimator if isinstance(model, FairBayes) else model.network
-    found = Network() if network is None else network
-    _claim(isinstance(found, Network), "a network")
-    return found
+    return network if isinstance(network, Network) else Network()
 
 
 def _device(network: Network) -> Any:
@@ -292,42 +295,9 @@ def _device(network: Network) -> Any:
 def _check_nets(nets: list[Any], groups: tuple[Hashable, ...], encoder: Any, kind: str) -> None:
     """Nets for these groups, and for what the encoder gives."""
     for net in nets:
-        _claim(net.groups == len(groups), "nets for each group")
-        _claim((net.film is not None) == (kind == "film"), "nets of the method's kind")
+        claim(net.groups == len(groups), "nets for each group")
+        claim((net.film is not None) == (kind == "film"), "nets of the method's kind")
         layers = getattr(net.trunk, "layers", None)
         if layers is not None and isinstance(encoder, TableEncoder):
             width = encoder.n_features_out_ + (net.groups if net.shared else 0)
-            _claim(layers[0].weight.shape[1] == width, "as many features as the encoder gives")
-
-
-def _features(told: dict[str, Any]) -> dict[str, Any]:
-    """The columns that the model expects: numbers, names, types."""
-    found: dict[str, Any] = {}
-    if told["count"] is not None:
-        _claim(type(told["count"]) is int and told["count"] > 0, "a number of features")
-        found["n_features_in_"] = told["count"]
-    if told["names"] is not None:
-        names = told["names"]
-        _claim(len(names) == told["count"] and all(type(n) is str for n in names), "names")
-        found["feature_names_in_"] = np.array(names, dtype=object)
-    if told["dtypes"] is not None:
-        found["feature_dtypes_"] = {unpack(name): _dtype(kind) for name, kind in told["dtypes"]}
-    return found
-
-
-def _dtype(told: Any) -> Any:
-    if isinstance(told, dict):
-        return pd.CategoricalDtype([unpack(v) for v in told["categories"]], told["ordered"])
-    try:
-        return pd.api.types.pandas_dtype(told)
-    except ImportError:  # a type of a library that isn't here
-        return np.dtype(object)
-
-
-def _platt(told: dict[str, Any]) -> PlattMap:
-    slope: NDArray[np.float64] = unpack(told["slope"])
-    intercept: NDArray[np.float64] = unpack(told["intercept"])
-    groups = unpack(told["groups"])
-    _claim(slope.shape == intercept.shape == (len(groups),), "a line for each group")
-    _claim(np.isfinite([slope, intercept]).all() and (slope > 0).all(), "rising lines")
-    return PlattMap(slope, intercept, groups)
+            claim(layers[0].weight.shape[1] == width, "as many features as the encoder gives")

@@ -5,12 +5,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import platform
 from importlib import metadata
 from typing import Any
-
-import pandas as pd
 
 from fairdial._version import __version__
 from fairdial.criteria import Criterion
@@ -18,8 +15,10 @@ from fairdial.encoders import TableEncoder
 from fairdial.errors import InvalidInputError
 from fairdial.methods.card import model_card
 from fairdial.methods.network import Network, torch_module
-from fairdial.persistence.folder import Key, write_folder
+from fairdial.methods.pieces import features_to_data, platt_to_data
+from fairdial.persistence.folder import write_folder
 from fairdial.persistence.frontiers import FRONTIER, criterion_name, frontier_to_arrays
+from fairdial.persistence.manifest import Key
 from fairdial.persistence.objects import write_objects
 from fairdial.persistence.values import pack, pack_table, write_json
 from fairdial.scorers import AveragedScorer, SklearnScorer
@@ -56,10 +55,10 @@ def describe_model(model: Any) -> tuple[dict[str, Any], dict[str, bytes]]:
         },
         "classes": pack(model.classes_),
         "label": getattr(model, "label_name_", None),
-        "features": _features(model),
+        "features": features_to_data(model),
         "groups": pack(getattr(model, "trained_groups_", None)),
         "scorer": parcel.scorer(model),
-        "platt": _platt(model),
+        "platt": platt_to_data(getattr(model, "platt_", None)),
         "frontier": parcel.frontier(model),
     }
     parcel.tables(model)
@@ -94,7 +93,12 @@ class _Parcel:
             averaged = isinstance(scorer, AveragedScorer)
             parts: list[Any] = scorer.scorers if averaged else [scorer]  # type: ignore[union-attr]
             self.objects["fitted"] = [part.estimators for part in parts]
-            return {"kind": "estimators", "averaged": averaged, "method": parts[0].method}
+            return {
+                "kind": "estimators",
+                "method": parts[0].method,
+                "averaged": averaged,
+                "per_group": model.trained_groups_ is not None,
+            }
         kind = KINDS[type(scorer).__name__]
         nets = model.nets_ if kind == "runs" else [model.net_]
         told, self.files[WEIGHTS] = torch_module("saving").nets_to_arrays(nets)
@@ -140,37 +144,6 @@ class _Parcel:
             return []
         self.files[OBJECTS], strangers = write_objects(self.objects, OBJECTS)
         return strangers
-
-
-def _features(model: Any) -> dict[str, Any]:
-    """The columns that the model expects."""
-    names = getattr(model, "feature_names_in_", None)
-    types = getattr(model, "feature_dtypes_", None)
-    return {
-        "count": getattr(model, "n_features_in_", None),
-        "names": None if names is None else [str(name) for name in names],
-        "dtypes": None if types is None else [[pack(n), _dtype(t)] for n, t in types.items()],
-    }
-
-
-def _dtype(kind: Any) -> Any:
-    """A column's type: its name, or its categories where they are plain."""
-    if isinstance(kind, pd.CategoricalDtype):
-        with contextlib.suppress(InvalidInputError):
-            values = [pack(value) for value in kind.categories.tolist()]
-            return {"categories": values, "ordered": bool(kind.ordered)}
-    return str(kind)
-
-
-def _platt(model: Any) -> dict[str, Any] | None:
-    platt = getattr(model, "platt_", None)
-    if platt is None:
-        return None
-    return {
-        "slope": pack(platt.slope),
-        "intercept": pack(platt.intercept),
-        "groups": pack(platt.names),
-    }
 
 
 def _versions() -> dict[str, str]:

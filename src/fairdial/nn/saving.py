@@ -136,15 +136,19 @@ def _build(told: dict[str, Any], weights: Weights, file: str, trunk: Any) -> Dia
     with torch.device("meta"):  # no memory, no numbers: the weights are put in below
         generator = torch.Generator("cpu")
         n_in, *widths = _widths(weights, "head.layers")
+        layers = stack
+        if layers is None:
+            inputs, *inner = _widths(weights, "trunk.layers")
+            n_in = inner[-1]
+            layers = MLPTrunk(
+                nets,
+                (inputs, *inner),
+                generator,
+                norm=_flag(words["norm"]),
+                dropout=float(words["dropout"]),
+                bare=_flag(words["bare"]),
+            )
         head = Head(nets, n_in, widths[0] if len(widths) > 1 else 0, generator)
-        layers = stack or MLPTrunk(
-            nets,
-            _widths(weights, "trunk.layers"),
-            generator,
-            norm=_flag(words["norm"]),
-            dropout=float(words["dropout"]),
-            bare=_flag(words["bare"]),
-        )
         film = None
         if _flag(told["film"]):
             modulated = [*getattr(layers, "active_widths", []), *head.active_widths]

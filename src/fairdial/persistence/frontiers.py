@@ -61,6 +61,7 @@ def frontier_to_arrays(frontier: Frontier) -> tuple[dict[str, Any], bytes]:
         else:
             told |= {"kind": "measured", "family": states.family}
             arrays["declared"] = states.certifiable
+    arrays["rows"] = frontier.rows
     return told, safetensors.save({k: np.ascontiguousarray(v) for k, v in arrays.items()})
 
 
@@ -70,6 +71,8 @@ def frontier_from_arrays(told: dict[str, Any], body: bytes, name: str) -> Fronti
         arrays = dict(safetensors.load(body))
         kind, groups = told["kind"], [unpack(group) for group in told["groups"]]
         data = {**told, "groups": groups}
+        if not np.array_equal(arrays.pop("rows"), told["rows"]):
+            raise ValueError("other numbers of rows")
         if kind == "path":
             data["ladders"] = [
                 {

@@ -84,10 +84,10 @@ def pack(value: Any, other: Other | None = None) -> Any:
         return {"$tuple": [pack(item, other) for item in value]}
     if type(value) is list:
         return [pack(item, other) for item in value]
-    if isinstance(value, np.generic) and value.dtype.kind in SCALARS and value.dtype.itemsize <= 8:
-        return {"$numpy": [value.dtype.name, pack(value.item())]}
     if isinstance(value, np.str_):
         return {"$numpy": ["str", str(value)]}
+    if isinstance(value, np.generic) and value.dtype.kind in SCALARS and value.dtype.itemsize <= 8:
+        return {"$numpy": [value.dtype.name, pack(value.item())]}
     if type(value) is np.ndarray and value.ndim == 1 and value.dtype.kind in SCALARS + "O":
         plain = [pack(item, other) for item in value.tolist()]
         return {"$array": [value.dtype.str, plain]}

@@ -1,4 +1,4 @@
-"""What a short-lived process leaves out when it starts."""
+"""skops for processes that are to start at once."""
 
 from __future__ import annotations
 

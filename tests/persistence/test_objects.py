@@ -1,0 +1,206 @@
+"""Objects of scikit-learn: only types that are allowed, only trees that lead somewhere."""
+
+from __future__ import annotations
+
+import copy
+import io
+import json
+import os
+import pickle
+import zipfile
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from sklearn.ensemble import (
+    GradientBoostingClassifier,
+    HistGradientBoostingClassifier,
+    RandomForestClassifier,
+)
+from sklearn.linear_model import LogisticRegression
+from sklearn.neighbors import KNeighborsClassifier
+from sklearn.tree import DecisionTreeClassifier
+
+from fairdial import InvalidInputError, ModelFileError
+from fairdial.persistence.objects import read_objects, write_objects
+
+RNG = np.random.default_rng(0)
+X = RNG.normal(size=(200, 3))
+X[:, 2] = RNG.integers(0, 4, 200)
+Y = (X[:, 0] + RNG.normal(size=200) > 0).astype(int)
+LOGISTIC = LogisticRegression().fit(X, Y)
+BODY, _ = write_objects({"fitted": LOGISTIC}, "file")
+
+
+def boosting() -> HistGradientBoostingClassifier:
+    return HistGradientBoostingClassifier(max_iter=3, categorical_features=[2]).fit(X, Y)
+
+
+def refused(objects: dict[str, Any], pattern: str) -> None:
+    body, types = write_objects(objects, "file")
+    with pytest.raises(ModelFileError, match=pattern):
+        read_objects(body, "file", types)
+
+
+@pytest.mark.parametrize(
+    "estimator",
+    [
+        LOGISTIC,
+        DecisionTreeClassifier().fit(X, Y),
+        RandomForestClassifier(3).fit(X, Y),
+        GradientBoostingClassifier(n_estimators=3).fit(X, Y),
+        boosting(),
+    ],
+    ids=lambda estimator: type(estimator).__name__,
+)
+def test_allowed_types_need_no_trust(estimator: Any) -> None:
+    body, types = write_objects({"a": estimator, "b": [estimator]}, "file")
+    assert types == []
+    found = read_objects(body, "file")
+    assert found["a"] is found["b"][0]
+    assert found["a"].predict_proba(X).tobytes() == estimator.predict_proba(X).tobytes()
+
+
+def test_other_types_are_named_and_allowed_one_by_one() -> None:
+    neighbours = KNeighborsClassifier(algorithm="kd_tree").fit(X, Y)
+    body, types = write_objects({"fitted": neighbours}, "some.skops")
+    assert "sklearn.neighbors._kd_tree.KDTree" in types
+    with pytest.raises(ModelFileError, match=r"`some\.skops`.*KDTree.*trusted=\["):
+        read_objects(body, "some.skops")
+    found = read_objects(body, "some.skops", types)["fitted"]
+    assert np.array_equal(found.predict(X), neighbours.predict(X))
+
+
+def test_functions_and_code_are_not_allowed() -> None:
+    for bad in (os.system, eval, print, zipfile.ZipFile, copy.deepcopy):
+        body, types = write_objects({"fitted": [bad]}, "file")
+        assert types
+        with pytest.raises(ModelFileError, match="types that are not allowed"):
+            read_objects(body, "file")
+
+
+def test_a_forged_type_is_not_even_imported(tmp_path, monkeypatch) -> None:
+    (tmp_path / "evil_module.py").write_text("raise SystemExit('run')")
+    monkeypatch.syspath_prepend(tmp_path)
+    body = change(lambda schema: schema.update(__module__="evil_module", __class__="Evil"))
+    with pytest.raises(ModelFileError, match=r"evil_module\.Evil"):
+        read_objects(body, "file")
+
+
+def change(edit: Any, compression: int = zipfile.ZIP_STORED) -> bytes:
+    """The logistic regression's file with another schema."""
+    new = io.BytesIO()
+    with (
+        zipfile.ZipFile(io.BytesIO(BODY)) as old,
+        zipfile.ZipFile(new, "w", compression) as archive,
+    ):
+        for name in old.namelist():
+            data = old.read(name)
+            if name == "schema.json":
+                schema = json.loads(data)
+                edit(schema["content"]["fitted"])
+                data = json.dumps(schema).encode()
+            archive.writestr(name, data)
+    return new.getvalue()
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"PK\x05\x06" + b"\0" * 18,  # an empty archive
+        pickle.dumps({"fitted": 1}),
+        b"cos\nabort\n(tR.",
+        BODY[:-100],
+        BODY[100:],
+        change(lambda schema: schema.clear()),
+        change(lambda schema: schema.update(__loader__="NoSuchNode")),
+        change(lambda schema: schema["content"].clear()),
+        change(lambda _: None, zipfile.ZIP_DEFLATED),
+    ],
+)
+def test_files_that_skops_did_not_write_are_refused_by_name(body: bytes) -> None:
+    with pytest.raises(ModelFileError, match="`file` must"):
+        read_objects(body, "file")
+
+
+@given(st.integers(0, len(BODY) - 1), st.integers(1, 255))
+def test_an_altered_file_is_read_or_refused_and_nothing_else(place: int, flip: int) -> None:
+    altered = bytearray(BODY)
+    altered[place] ^= flip
+    try:
+        found = read_objects(bytes(altered), "file")
+    except ModelFileError:
+        return
+    assert isinstance(found, dict)
+
+
+def test_what_skops_cannot_write_is_refused() -> None:
+    with pytest.raises(InvalidInputError, match="must be what skops can save, got generator"):
+        write_objects({"fitted": (i for i in range(3))}, "file")
+
+
+# ---- trees -------------------------------------------------------------------------------------
+
+
+def forged_tree(field: str, value: int, node: int = 0) -> DecisionTreeClassifier:
+    tree = DecisionTreeClassifier(max_depth=3).fit(X, Y)
+    state = copy.deepcopy(tree.tree_.__getstate__())
+    state["nodes"][field][node] = value
+    kind, arguments, _ = tree.tree_.__reduce__()
+    tree.tree_ = kind(*arguments)
+    tree.tree_.__setstate__(state)
+    return tree
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("left_child", 10**6),
+        ("left_child", 0),
+        ("left_child", -7),
+        ("right_child", 10**6),
+        ("right_child", 0),
+        ("right_child", -1),
+        ("feature", 3),
+        ("feature", -2),
+        ("feature", 2**40),
+    ],
+)
+def test_a_tree_that_leads_nowhere_is_refused(field: str, value: int) -> None:
+    refused({"fitted": [forged_tree(field, value)]}, "`file` must .* a tree")
+
+
+def test_a_tree_for_other_features_is_refused() -> None:
+    tree = DecisionTreeClassifier().fit(X, Y)
+    tree.n_features_in_ = 2
+    refused({"fitted": tree}, "another number of features")
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "told"),
+    [
+        ("left", 10**6, "lead nowhere"),
+        ("left", 0, "lead nowhere"),
+        ("right", 10**6, "lead nowhere"),
+        ("feature_idx", 3, "another number of features"),
+        ("feature_idx", -1, "another number of features"),
+        ("bitset_idx", 10**6, "categories that aren't there"),
+    ],
+)
+def test_a_boosted_tree_that_leads_nowhere_is_refused(field, value, told) -> None:
+    model = boosting()
+    nodes = [tree.nodes for row in model._predictors for tree in row]
+    inner = "is_categorical" if field == "bitset_idx" else "is_leaf"
+    wanted = 1 if field == "bitset_idx" else 0
+    tree = next(n for n in nodes if (n[inner] == wanted).any())
+    tree[field][np.flatnonzero(tree[inner] == wanted)[0]] = value
+    refused({"fitted": {"inside": (model,)}}, told)
+
+
+def test_a_boosted_tree_without_nodes_is_refused() -> None:
+    model = boosting()
+    model._predictors[0][0].nodes = model._predictors[0][0].nodes[:0]
+    refused({"fitted": model}, "a tree without nodes")
