@@ -67,8 +67,8 @@ def demo(
 ) -> None:
     """Train once on Adult or COMPAS, then turn the dial: what it costs, and whom it moves."""
     from fairdial.cli.models import check_place
-    from fairdial.persistence.quick import import_skops
     from fairdial.datasets import load_adult, load_compas
+    from fairdial.persistence.quick import import_skops
 
     if out is not None:
         check_place(out, overwrite, None)

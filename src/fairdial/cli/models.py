@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fairdial.persistence.quick import import_skops
 from fairdial.cli.tables import check_free
 from fairdial.errors import InvalidInputError, MissingExtraError
 from fairdial.frontier import Frontier
 from fairdial.persistence.folder import check_target, read_folder
 from fairdial.persistence.frontiers import FRONTIER, frontier_from_arrays
 from fairdial.persistence.manifest import SIGNATURE, read_key
+from fairdial.persistence.quick import import_skops
 from fairdial.persistence.values import unpack
 
 UNCALIBRATED = "MODEL must be calibrated, got one that isn't: fairdial calibrate finds its dial."

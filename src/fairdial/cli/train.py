@@ -119,8 +119,8 @@ def train(
     from fairdial.cli.learners import make_model
     from fairdial.cli.models import check_place
     from fairdial.cli.rows import training_rows
-    from fairdial.persistence.quick import import_skops
     from fairdial.cli.tables import read_table
+    from fairdial.persistence.quick import import_skops
 
     check_place(out, overwrite, key_file)
     if method not in NETWORKS:
