@@ -145,7 +145,7 @@ def test_nothing_is_ever_unpickled(module):
 
 @pytest.mark.parametrize("module", INSIDE)
 def test_skops_is_imported_when_objects_are_saved_or_loaded(module):
-    if part_of(module) == "persistence" or module == "fairdial.cli.startup":
+    if part_of(module) == "persistence":
         assert not uses(imported_at_once(module), "skops")
     else:
         assert not uses(imported_by(module), "skops")

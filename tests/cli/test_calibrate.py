@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 
 import fairdial
-from fairdial.cli.models import inputs, read_rows
+from fairdial.cli.rows import inputs, read_rows
 
 
 def calibrated(model: Path, data: Path, *, labels: bool = True) -> Any:

@@ -13,7 +13,7 @@ import pytest
 import fairdial
 from fairdial import CannotCertifyError
 from fairdial.cli.figures import plain
-from fairdial.cli.models import inputs, read_rows
+from fairdial.cli.rows import inputs, read_rows
 
 
 @pytest.mark.parametrize("wish", [0.02, 0.1, 1.0])

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 import fairdial
-from fairdial.cli.models import inputs, read_rows
+from fairdial.cli.rows import inputs, read_rows
 from fairdial.confidence import gap_interval, rate_interval
 from fairdial.metrics import gap, group_table
 
@@ -94,6 +94,14 @@ def test_without_labels_the_gap_of_demographic_parity_is_told(
     assert told["gap_interval"] == full["gap_interval"]
     assert set(told["groups"][0]) == {"group", "rows", "selected", "selection_rate"}
     assert "must have labels" in shell("evaluate", crossed, path, code=2).stderr
+
+
+def test_groups_that_are_not_in_the_rows_are_told(
+    crossed: Path, tmp_path: Path, new: pd.DataFrame, shell: Any
+) -> None:
+    new[new["sex"] == "F"].to_csv(tmp_path / "half.csv", index=False)
+    found = shell("evaluate", crossed, tmp_path / "half.csv")
+    assert "Warning: DATA holds 2 of 4 groups: the gap is that of these" in found.stderr
 
 
 def test_values_that_are_no_labels_are_named(

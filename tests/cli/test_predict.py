@@ -13,7 +13,7 @@ import pandas as pd
 import pytest
 
 import fairdial
-from fairdial.cli.models import inputs, read_rows
+from fairdial.cli.rows import inputs, read_rows
 
 EXACT = {} if pd.__version__ >= "3.1" else {"float_precision": "round_trip"}
 

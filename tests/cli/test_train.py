@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import subprocess
@@ -215,6 +214,37 @@ def test_whole_numbers_and_truth_values_may_be_missing_in_parquet(
     pd.testing.assert_frame_equal(*parts)
 
 
+def test_a_text_column_may_have_more_values_than_boosting_has_bins(
+    old: pd.DataFrame, tmp_path: Path, answer: Any
+) -> None:
+    places = [f"place {i % 700}" for i in range(len(old))]
+    path = write(tmp_path, old[["income", "region", "decision"]].assign(place=places))
+    told = answer("train", path, "--label", "decision", "--positive", "approve", "--sensitive",
+                  "region", "--out", tmp_path / "m")  # fmt: skip
+    assert told["features"] == ["income", "place"]
+    assert answer("evaluate", tmp_path / "m", path, "--tolerance", 1)["accuracy"] > 0.7
+
+
+@pytest.mark.parametrize(
+    ("column", "values", "told"),
+    [
+        ("region", lambda n: range(n), "must tell at most 100 groups, got 1,600"),
+        ("income", lambda n: [0.5] * (n - 1) + [np.inf], "infinite one in row 1599"),
+        ("income", lambda n: pd.date_range("2020-01-01", periods=n), "turn them into numbers"),
+    ],
+)
+def test_columns_that_cannot_be_what_they_are_to_be(
+    column: str, values: Any, told: str, old: pd.DataFrame, tmp_path: Path, shell: Any
+) -> None:
+    table = old[["income", "children", "region", "decision"]].copy()
+    table[column] = values(len(table))
+    table.to_parquet(tmp_path / "table.parquet")
+    found = shell("train", tmp_path / "table.parquet", "--label", "decision", "--positive",
+                  "approve", "--sensitive", "region", "--out", tmp_path / "m", code=2)  # fmt: skip
+    assert told in found.stderr
+    assert f"'{column}'" in found.stderr
+
+
 # ---- mistakes ----------------------------------------------------------------------------------
 
 
@@ -303,11 +333,3 @@ def test_an_interrupted_training_ends_with_130_and_saves_nothing(place: Path) ->
     assert err.strip() == "Interrupted: nothing was written."
     assert out == ""
     assert not (place / "never").exists()
-
-
-def test_json_of_a_fresh_process_is_all_that_is_on_stdout(place: Path) -> None:
-    command = [sys.executable, "-m", "fairdial", "train", str(place / "old.csv"), *COMMON,
-               "--sensitive", "region", "--out", str(place / "boosted"), "--json"]  # fmt: skip
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    assert json.loads(done.stdout)["method"] == "boosting"
-    assert "The model is in" in done.stderr

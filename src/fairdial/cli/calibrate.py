@@ -52,14 +52,8 @@ def calibrate(
     fairdial calibrate model scored.parquet --scores logit --group sex --label income --out model2
     """
     from fairdial.cli.figures import frontier_parts, point_data, positions, shown_tolerances
-    from fairdial.cli.models import (
-        check_place,
-        inputs,
-        label_of,
-        open_model,
-        read_rows,
-        refuse_unsigned,
-    )
+    from fairdial.cli.models import check_place, open_model, refuse_unsigned
+    from fairdial.cli.rows import inputs, label_of, read_rows
     from fairdial.cli.tables import need_columns
 
     if (out is None) != in_place:

@@ -68,9 +68,11 @@ def demo(
     """Train once on Adult or COMPAS, then turn the dial: what it costs, and whom it moves."""
     from fairdial.cli.models import check_place
     from fairdial.datasets import load_adult, load_compas
+    from fairdial.persistence.quick import import_skops
 
     if out is not None:
         check_place(out, overwrite, None)
+        import_skops()
     table = load_adult() if data == "adult" else load_compas()
     train, test = table.split(test_size=0.2, random_state=0)
     if tables is not None:

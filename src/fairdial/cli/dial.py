@@ -48,7 +48,7 @@ def dial(
     fairdial dial model --tolerance 0.05
     fairdial dial model --tolerance 0.05 --confidence 0.95 --from 0.1
     """
-    from fairdial.cli.figures import point_data
+    from fairdial.cli.figures import moves, point_data, sentence
     from fairdial.cli.models import open_model, read_told, refuse_unsigned
 
     if keep and (tolerance is None or confidence is not None):
@@ -72,44 +72,6 @@ def dial(
     )
     if keep:
         show.note(f"The dial of {folder} rests at {wish:g} now (before: {resting:g}).")
-
-
-def sentence(point: Point) -> str:
-    """A position of the dial in words."""
-    lowest, highest = point.worst
-    accuracy = "" if point.accuracy is None else f", accuracy {point.accuracy:.4f}"
-    text = (
-        f"Tolerance {point.tolerance:g}: {point.criterion.name.replace('_', ' ')} gap "
-        f"{point.gap:.4f} on {point.rows.sum():,} calibration rows{accuracy}; lowest rate "
-        f"{lowest}, highest {highest}."
-    )
-    if not point.feasible:
-        text += " It is the smallest gap there is."
-    if point.certified_gap is None:
-        return text + " On new rows the gap may well be larger: --confidence asks for a bound."
-    return text + (
-        f" With confidence {point.confidence:g} the gap on new rows is at most "
-        f"{point.certified_gap:.4f}."
-    )
-
-
-def moves(before: Point, after: Point) -> list[dict[str, Any]]:
-    """How many calibration rows of each group gain and lose the positive label.
-
-    Thresholds of a group move one way, so the difference of two counts is the number of rows that
-    flip. The settings of a measured family decide each in their own way: of them only the balance
-    is known.
-    """
-    from fairdial.cli.figures import plain
-
-    change = (after.selected - before.selected).sum(axis=0).tolist()
-    found = []
-    for group, balance in zip(after.groups, change, strict=True):
-        line: dict[str, Any] = {"group": plain(group), "balance": balance}
-        if not after.measured:
-            line |= {"gained": max(balance, 0), "lost": max(-balance, 0)}
-        found.append(line)
-    return found
 
 
 def _group_table(point: Point, moved: list[dict[str, Any]], start: float) -> Any:

@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from fairdial.cli import options
 from fairdial.cli.output import Output
-from fairdial.errors import InvalidInputError
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
+from fairdial.errors import FairdialWarning, warn
 
 LEVEL = 0.95
 
@@ -53,9 +49,11 @@ def evaluate(
     lies between the least and the largest that such rates can make.
     """
     from fairdial._validation import check_fraction
+    from fairdial.cli.assessing import assess, take_truth
     from fairdial.cli.calibrate import refuse_without_labels
     from fairdial.cli.figures import plain
-    from fairdial.cli.models import inputs, label_of, open_model, read_rows
+    from fairdial.cli.models import open_model
+    from fairdial.cli.rows import inputs, label_of, read_rows
     from fairdial.cli.tables import need_columns
 
     check_fraction(level, "level")
@@ -79,77 +77,13 @@ def evaluate(
         "positive": plain(model.classes_[1]),
         "hash": model.model_hash_,
     }
+    here, known = len(found["groups"]), len(model.frontier_.groups)
+    if here < known:
+        warn(f"DATA holds {here} of {known} groups: the gap is that of these", FairdialWarning)
     low, high = found["gap_interval"]
     found["within_tolerance"] = found["gap"] <= wish
     found["verdict"] = "within" if high <= wish else "above" if low > wish else "undecided"
     show.result(found, _sentence(found), _table(found))
-
-
-def take_truth(model: Any, column: Any) -> NDArray[np.bool_]:
-    """Which rows have the positive label; values that are no label are refused."""
-    negative, positive = model.classes_.tolist()
-    other = column[~column.isin([negative, positive])]
-    if len(other):
-        raise InvalidInputError(
-            f"--label: {column.name!r} must hold {negative!r} and {positive!r}, as in training, "
-            f"got {other.iloc[0]!r} in row {other.index[0]}."
-        )
-    truth: NDArray[np.bool_] = column.isin([positive]).to_numpy()
-    return truth
-
-
-def assess(
-    model: Any, X: Any, truth: NDArray[np.bool_] | None, decided: NDArray[np.bool_], level: float
-) -> dict[str, Any]:
-    """Figures of decisions, by group and in all, with their intervals."""
-    from fairdial.cli.figures import plain
-    from fairdial.cli.models import sensitive_columns
-    from fairdial.confidence import gap_interval, rate_interval
-    from fairdial.criteria import criterion
-    from fairdial.metrics import gap, group_table
-
-    kind, columns = criterion(model.criterion), sensitive_columns(model)
-    groups = X[columns] if len(columns) > 1 else X[columns[0]]
-    labels = decided if truth is None else truth
-    frame = group_table(labels, decided, sensitive_features=groups)
-    if truth is None:
-        frame = frame[["rows", "selection_rate"]]
-    frame.insert(1, "selected", (frame["selection_rate"] * frame["rows"]).round().astype(int))
-    found: dict[str, Any] = {
-        "criterion": kind.name,
-        "rows": len(decided),
-        "accuracy": None,
-        "accuracy_interval": None,
-        "gap": gap(labels, decided, sensitive_features=groups, criterion=kind),
-        "gap_interval": list(gap_interval(*_counted(kind, groups, truth, decided), level)),
-        "level": level,
-        "groups": [
-            {"group": plain(name)} | {column: plain(value) for column, value in line.items()}
-            for name, line in frame.to_dict("index").items()
-        ],
-    }
-    if truth is not None:
-        right = int((decided == truth).sum())
-        found["accuracy"] = right / len(truth)
-        found["accuracy_interval"] = list(rate_interval(right, len(truth), level))
-    return found
-
-
-def _counted(
-    kind: Any, groups: Any, truth: NDArray[np.bool_] | None, decided: NDArray[np.bool_]
-) -> tuple[list[int], list[int]]:
-    """Rows of each group that count for the criterion: those selected, and all."""
-    import numpy as np
-
-    from fairdial._validation import encode_groups
-
-    codes, names = encode_groups(groups, "sensitive_features")
-    counts = np.ones(len(decided), np.bool_)
-    if truth is not None and kind.rates[0].counted is not None:
-        counts = truth == bool(kind.rates[0].counted)
-    size = len(names)
-    selected = np.bincount(codes[counts & decided], minlength=size)
-    return selected.tolist(), np.bincount(codes[counts], minlength=size).tolist()
 
 
 def _table(found: dict[str, Any]) -> Any:

@@ -5,13 +5,12 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from fairdial.cli.output import table
-
-if TYPE_CHECKING:
-    from fairdial.frontier import Frontier
-    from fairdial.points import Point
+from fairdial.errors import InfeasibleToleranceWarning
+from fairdial.frontier import Frontier
+from fairdial.points import Point
 
 MANY = 4  # more groups than this: only the lowest and the highest rate are in the table
 SHOWN = (0.0, 0.02, 0.05, 0.1, 0.2)  # tolerances of a model's table, with the free gap
@@ -62,8 +61,6 @@ def shown_tolerances(frontier: Frontier, extra: float) -> list[float]:
 
 def positions(frontier: Frontier, tolerances: Sequence[float]) -> list[Point]:
     """Positions of the dial; that one isn't reached is told by its ``feasible`` alone."""
-    from fairdial.errors import InfeasibleToleranceWarning
-
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", InfeasibleToleranceWarning)
         return list(frontier.at(list(tolerances)))
@@ -98,3 +95,39 @@ def _rates(point: Point, rate: str) -> Sequence[float]:
 def share(value: Any) -> str:
     """A share with four digits; what isn't known as a dash."""
     return "-" if value is None or math.isnan(value) else f"{value:.4f}"
+
+
+def sentence(point: Point) -> str:
+    """A position of the dial in words."""
+    lowest, highest = point.worst
+    accuracy = "" if point.accuracy is None else f", accuracy {point.accuracy:.4f}"
+    text = (
+        f"Tolerance {point.tolerance:g}: {point.criterion.name.replace('_', ' ')} gap "
+        f"{point.gap:.4f} on {point.rows.sum():,} calibration rows{accuracy}; lowest rate "
+        f"{lowest}, highest {highest}."
+    )
+    if not point.feasible:
+        text += " It is the smallest gap there is."
+    if point.certified_gap is None:
+        return text + " On new rows the gap may well be larger: --confidence asks for a bound."
+    return text + (
+        f" With confidence {point.confidence:g} the gap on new rows is at most "
+        f"{point.certified_gap:.4f}."
+    )
+
+
+def moves(before: Point, after: Point) -> list[dict[str, Any]]:
+    """How many calibration rows of each group gain and lose the positive label.
+
+    Thresholds of a group move one way, so the difference of two counts is the number of rows that
+    flip. The settings of a measured family decide each in their own way: of them only the balance
+    is known.
+    """
+    change = (after.selected - before.selected).sum(axis=0).tolist()
+    found = []
+    for group, balance in zip(after.groups, change, strict=True):
+        line: dict[str, Any] = {"group": plain(group), "balance": balance}
+        if not after.measured:
+            line |= {"gained": max(balance, 0), "lost": max(-balance, 0)}
+        found.append(line)
+    return found

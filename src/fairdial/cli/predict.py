@@ -50,7 +50,8 @@ def predict(
     columns that the model was trained with; others are ignored.
     """
     from fairdial.cli.figures import plain
-    from fairdial.cli.models import inputs, open_model, read_rows
+    from fairdial.cli.models import open_model
+    from fairdial.cli.rows import inputs, read_rows
     from fairdial.cli.tables import check_free, check_table_name, need_columns, write_table
 
     if out == STDOUT:

@@ -8,13 +8,13 @@ from collections.abc import Collection, Iterable, Sequence
 from difflib import get_close_matches
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING
 from uuid import uuid4
 
-from fairdial.errors import InvalidInputError, MissingExtraError
+import numpy as np
+import pandas as pd
+from pandas.api import types
 
-if TYPE_CHECKING:
-    import pandas as pd
+from fairdial.errors import InvalidInputError, MissingExtraError
 
 CSV, PARQUET = (".csv", ".csv.gz"), (".parquet", ".pq")
 EXACT = (3, 1)  # the pandas from which on numbers are read to the last bit by default
@@ -26,8 +26,6 @@ MOST_NAMED = 40  # columns that an error lists
 
 def read_table(path: Path, texts: Collection[str] = ()) -> pd.DataFrame:
     """A CSV or Parquet file; ``texts`` are columns that are text, whatever they look like."""
-    import pandas as pd
-
     kind = _kind(path, "DATA")
     try:
         if kind is PARQUET:
@@ -88,21 +86,12 @@ def need_columns(table: pd.DataFrame, names: Iterable[str], argument: str) -> No
 
 def tidy(table: pd.DataFrame) -> pd.DataFrame:
     """Numbers as numpy's numbers, everything else as text with None for what is missing."""
-    import pandas as pd
-
     return pd.DataFrame({name: _tidy_column(table[name]) for name in table}, index=table.index)
 
 
 def _tidy_column(column: pd.Series) -> pd.Series:
-    import pandas as pd
-    from pandas.api import types
-
     if types.is_bool_dtype(column.dtype) or types.is_numeric_dtype(column.dtype):
-        if isinstance(column.dtype, pd.api.extensions.ExtensionDtype):
-            missing = bool(column.isna().any())
-            kind = "float64" if missing or column.dtype.kind == "f" else "int64"
-            return column.astype(kind)
-        return column.astype("int64") if column.dtype.kind == "b" else column
+        return _finite(_plain_numbers(column))
     if types.is_datetime64_any_dtype(column.dtype) or types.is_timedelta64_dtype(column.dtype):
         raise InvalidInputError(
             f"{column.name!r} holds dates or durations: turn them into numbers first, or leave the "
@@ -110,14 +99,31 @@ def _tidy_column(column: pd.Series) -> pd.Series:
         )
     kind = types.infer_dtype(column, skipna=True)
     if kind in ("boolean", "decimal", "integer", "floating", "mixed-integer-float"):
-        return column.astype("float64")
+        return _finite(column.astype("float64"))
     return as_text(column)
+
+
+def _plain_numbers(column: pd.Series) -> pd.Series:
+    """Numbers and truth values in a type of numpy's."""
+    kind = column.dtype.kind
+    if isinstance(column.dtype, pd.api.extensions.ExtensionDtype):
+        whole = kind != "f" and not column.isna().any()
+        return column.astype("int64" if whole else "float64")
+    return column.astype("int64") if kind == "b" else column
+
+
+def _finite(column: pd.Series) -> pd.Series:
+    endless = np.isinf(column.to_numpy())
+    if endless.any():
+        raise InvalidInputError(
+            f"{column.name!r} must hold finite numbers or none at all, got an infinite one in row "
+            f"{int(np.argmax(endless))}."
+        )
+    return column
 
 
 def as_text(column: pd.Series) -> pd.Series:
     """Values as texts, None where one is missing."""
-    from pandas.api import types
-
     texts = column.astype(object)
     if types.infer_dtype(texts, skipna=True) != "string":
         texts = texts.map(str, na_action="ignore").astype(object)
@@ -126,10 +132,10 @@ def as_text(column: pd.Series) -> pd.Series:
 
 def as_numbers(column: pd.Series) -> pd.Series:
     """Values as numbers, or an error that names the first that is none."""
-    import pandas as pd
-
     try:
-        return pd.to_numeric(tidy(column.to_frame())[column.name]).astype("float64")
+        return _finite(pd.to_numeric(_tidy_column(column)).astype("float64"))
+    except InvalidInputError:
+        raise
     except (ValueError, TypeError):
         numbers = pd.to_numeric(as_text(column), errors="coerce")
         wrong = column[numbers.isna() & column.notna()]

@@ -14,14 +14,12 @@ import click
 from fairdial.cli import options
 from fairdial.cli.learners import DEFAULT, METHODS, NETWORKS
 from fairdial.cli.output import Output
-from fairdial.errors import FairdialWarning, InvalidInputError, warn
+from fairdial.errors import InvalidInputError
 
 if TYPE_CHECKING:
-    import pandas as pd
+    from fairdial.cli.rows import TrainingRows
 
 CRITERIA = ("demographic_parity", "equal_opportunity", "predictive_equality")
-MOST_LABELS = 10  # that an error lists
-ROW_NUMBERS = "Unnamed: 0"  # what pandas calls the index that it wrote into a CSV file
 
 
 @click.command()
@@ -112,43 +110,27 @@ def train(
 
     \b
     fairdial train people.csv --label income --sensitive sex --out model
-    fairdial train people.csv --label income --sensitive race,sex --method gfb --out model
+    fairdial train people.csv --label income --sensitive race,sex --criterion equal_opportunity \\
+        --drop id --tolerance 0.05 --out model
 
     Under torchrun a network is trained by all its processes together:
     torchrun --nproc-per-node 2 -m fairdial train ... --method gfb
     """
-    from fairdial.cli.figures import (
-        frontier_parts,
-        plain,
-        point_data,
-        positions,
-        shown_tolerances,
-    )
     from fairdial.cli.learners import make_model
     from fairdial.cli.models import check_place
-    from fairdial.cli.tables import need_columns, read_table, split_names
+    from fairdial.cli.rows import training_rows
+    from fairdial.cli.tables import read_table
+    from fairdial.persistence.quick import import_skops
 
     check_place(out, overwrite, key_file)
-    table = read_table(data)
-    need_columns(table, [label], "--label")
-    groups = split_names(sensitive, table)
-    need_columns(table, groups, "--sensitive")
-    left_out = split_names(drop, table)
-    need_columns(table, left_out, "--drop")
-    named = [label, *groups, *left_out]
-    if len(set(named)) < len(named):
-        twice = next(name for name in named if named.count(name) > 1)
-        raise InvalidInputError(
-            f"--label, --sensitive and --drop must name different columns, got {twice!r} twice."
-        )
-    y, chosen = take_labels(table[label], positive)
-    X = take_features(table.drop(columns=[label, *left_out]), groups)
-    texts = [name for name in X if X[name].dtype == object and name not in groups]
+    if method not in NETWORKS:
+        import_skops()  # or say that it is missing before the work is done
+    rows = training_rows(read_table(data), label, positive, sensitive, drop)
     with processes(method) as is_main:
         show.silent = not is_main
         model = make_model(
             method,
-            texts=texts,
+            texts=rows.texts,
             seed=seed,
             epochs=epochs,
             members=members,
@@ -156,111 +138,58 @@ def train(
             progress=show.progress,
             criterion=criterion,
             tolerance=0.0 if tolerance is None else tolerance,
-            pos_label=chosen,
-            sensitive_column=groups if len(groups) > 1 else groups[0],
+            pos_label=rows.positive,
+            sensitive_column=rows.groups if len(rows.groups) > 1 else rows.groups[0],
             calibration=calibration,
             min_count=min_count,
         )
-        show.note(f"Training {method} on {len(X):,} rows, {X.shape[1] - len(groups)} features ...")
+        show.note(f"Training {method} on {len(rows.X):,} rows, {len(rows.features)} features ...")
         start = time.perf_counter()
-        model.fit(X, y)
+        model.fit(rows.X, rows.y)
         seconds = time.perf_counter() - start
         if not is_main:
             return
         if method in NETWORKS:
             (model.estimator if method == "fairbayes" else model.network).verbose = False
         found = model.save(out, overwrite=overwrite, key=key_file)
+    told = {"model": str(out), "hash": found, "method": method, "seconds": round(seconds, 3)}
+    _tell(model, rows, told, show)
+    show.note(
+        f"Trained in {seconds:.1f} s. The model is in {out}, its dial rests at {model.tolerance:g}."
+    )
+
+
+def _tell(model: Any, rows: TrainingRows, told: dict[str, Any], show: Output) -> None:
+    """What was trained, and what its dial does."""
+    from fairdial.cli.figures import (
+        frontier_parts,
+        plain,
+        point_data,
+        positions,
+        shown_tolerances,
+    )
+
     frontier, resting = model.frontier_, model.tolerance
     points = positions(frontier, shown_tolerances(frontier, resting))
-    selected, other = model.classes_[1], model.classes_[0]
+    negative, positive = model.classes_.tolist()
     show.result(
-        {
-            "model": str(out),
-            "hash": found,
-            "method": method,
-            "criterion": criterion,
-            "label": label,
-            "positive": plain(selected),
-            "sensitive": groups,
-            "features": [name for name in X if name not in groups],
-            "rows": len(X),
+        told
+        | {
+            "criterion": frontier.criterion.name,
+            "label": rows.y.name,
+            "positive": plain(positive),
+            "sensitive": rows.groups,
+            "features": rows.features,
+            "rows": len(rows.X),
             "calibration_rows": int(frontier.rows.sum()),
-            "seconds": round(seconds, 3),
             "tolerance": resting,
             "frontier": [point_data(point) for point in points],
         },
-        f"Selected means {label} = {selected!r} (the other: {other!r}). On {frontier.rows.sum():,} "
-        f"rows that were held out from training, {criterion.replace('_', ' ')}:",
+        f"Selected means {rows.y.name} = {positive!r} (the other: {negative!r}). On "
+        f"{frontier.rows.sum():,} rows that were held out from training, "
+        f"{frontier.criterion.name.replace('_', ' ')}:",
         *frontier_parts(points, resting),
     )
-    show.note(f"Trained in {seconds:.1f} s. The model is in {out}, its dial rests at {resting:g}.")
-
-
-def take_labels(column: pd.Series, positive: str | None) -> tuple[pd.Series, Any]:
-    """Labels and the positive one; errors name the column."""
-    if column.isna().any():
-        raise InvalidInputError(
-            f"--label: {column.name!r} must hold a label in every row, got {column.isna().sum()} "
-            "missing."
-        )
-    values = sorted(column.unique().tolist(), key=str)
-    if len(values) != 2:
-        listed = ", ".join(repr(v) for v in values[:MOST_LABELS])
-        more = ", ..." if len(values) > MOST_LABELS else ""
-        raise InvalidInputError(
-            f"--label: {column.name!r} must hold two values, got {len(values)}: {listed}{more}."
-        )
-    for value in values:
-        if isinstance(value, float) and not value.is_integer():
-            raise InvalidInputError(
-                f"--label: {column.name!r} must hold texts, whole numbers or truth values, got "
-                f"{value!r}."
-            )
-    if positive is None:
-        if isinstance(values[1], str):
-            warn(
-                f"--positive was not given: {max(values)!r} of {column.name!r} is taken for the "
-                "label that selected means",
-                FairdialWarning,
-            )
-        return column, None
-    for value in values:
-        if positive == str(value) or (not isinstance(value, str) and _same(positive, value)):
-            return column, value
-    raise InvalidInputError(
-        f"--positive must be one of the labels {values[0]!r} and {values[1]!r}, got {positive!r}."
-    )
-
-
-def _same(text: str, value: Any) -> bool:
-    try:
-        return float(text) == float(value)
-    except ValueError:
-        return False
-
-
-def take_features(table: pd.DataFrame, groups: Sequence[str]) -> pd.DataFrame:
-    """Features in the form that models take, and the columns of the groups as they are."""
-    from fairdial.cli.tables import tidy
-
-    missing = table[list(groups)].isna().any(axis=1)
-    if missing.any():
-        raise InvalidInputError(
-            f"--sensitive: {', '.join(map(repr, groups))} must tell the group of every row, got "
-            f"{int(missing.sum())} rows without."
-        )
-    features = tidy(table.drop(columns=list(groups)))
-    if features.shape[1] == 0:
-        raise InvalidInputError(
-            "DATA must have columns to learn from, got none besides the others."
-        )
-    for name in features:
-        if name == ROW_NUMBERS or (features[name].dtype == object and features[name].is_unique):
-            warn(
-                f"{name!r} has another value in every row: if it is only a name, --drop {name!r}",
-                FairdialWarning,
-            )
-    return features.join(table[list(groups)])
 
 
 @contextmanager

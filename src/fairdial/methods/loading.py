@@ -32,7 +32,6 @@ from fairdial.methods.pieces import claim, features_from_data, platt_from_data
 from fairdial.methods.saving import (
     ENCODER,
     FRAMES,
-    FRONTIER,
     OBJECTS,
     PICTURES,
     TABLES,
@@ -41,7 +40,7 @@ from fairdial.methods.saving import (
 from fairdial.methods.thresholds import ThresholdClassifier
 from fairdial.methods.yoto import YOTO, Condition
 from fairdial.persistence.folder import Stored, read_folder
-from fairdial.persistence.frontiers import frontier_from_arrays
+from fairdial.persistence.frontiers import FRONTIER, frontier_from_arrays
 from fairdial.persistence.manifest import MANIFEST, Key
 from fairdial.persistence.objects import read_objects
 from fairdial.persistence.values import read_json, unpack, unpack_table

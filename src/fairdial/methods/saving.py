@@ -18,13 +18,13 @@ from fairdial.methods.card import model_card
 from fairdial.methods.network import Network, torch_module
 from fairdial.methods.pieces import features_to_data, platt_to_data
 from fairdial.persistence.folder import write_folder
-from fairdial.persistence.frontiers import criterion_name, frontier_to_arrays
+from fairdial.persistence.frontiers import FRONTIER, criterion_name, frontier_to_arrays
 from fairdial.persistence.manifest import Key
 from fairdial.persistence.objects import write_objects
 from fairdial.persistence.values import pack, pack_table, write_json
 from fairdial.scorers import AveragedScorer, SklearnScorer
 
-FRONTIER, WEIGHTS = "frontier.safetensors", "weights.safetensors"
+WEIGHTS = "weights.safetensors"
 ENCODER, TABLES = "encoder.json", "tables.json"
 PICTURES = "encoder.safetensors"
 OBJECTS, CARD = "objects.skops", "MODEL_CARD.md"

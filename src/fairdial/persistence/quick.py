@@ -1,8 +1,7 @@
-"""What a short-lived process leaves out when it starts."""
+"""skops for processes that are to start at once."""
 
 from __future__ import annotations
 
-import contextlib
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -10,18 +9,25 @@ from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec
 from types import ModuleType
 
+from fairdial.errors import MissingExtraError
+
 UNUSED = tuple(f"sklearn.externals.array_api_compat.{name}" for name in ("cupy", "dask", "torch"))
 
 
 def import_skops() -> None:
-    """Import skops, if it is there, without the array libraries that it never uses.
+    """Import skops without the array libraries that it never uses.
 
     skops looks through every module of scikit-learn when it is imported; some of these import
     torch and dask, which takes longer than all the rest. For a process with one thread: for a
     moment those modules can't be imported.
     """
-    with _left_out(UNUSED), contextlib.suppress(ModuleNotFoundError):
-        import skops.io  # noqa: F401
+    try:
+        with _left_out(UNUSED):
+            import skops.io  # noqa: F401
+    except ModuleNotFoundError as error:
+        raise MissingExtraError(
+            "models of scikit-learn are saved by skops: pip install 'fairdial[save]'."
+        ) from error
 
 
 class _Refuse(MetaPathFinder):

@@ -1,0 +1,73 @@
+"""How decisions do on rows: figures by group and in all, with intervals."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fairdial._validation import encode_groups
+from fairdial.cli.figures import plain
+from fairdial.cli.rows import sensitive_columns
+from fairdial.confidence import gap_interval, rate_interval
+from fairdial.criteria import criterion
+from fairdial.errors import InvalidInputError
+from fairdial.metrics import gap, group_table
+
+
+def take_truth(model: Any, column: Any) -> NDArray[np.bool_]:
+    """Which rows have the positive label; values that are no label are refused."""
+    negative, positive = model.classes_.tolist()
+    other = column[~column.isin([negative, positive])]
+    if len(other):
+        raise InvalidInputError(
+            f"--label: {column.name!r} must hold {negative!r} and {positive!r}, as in training, "
+            f"got {other.iloc[0]!r} in row {other.index[0]}."
+        )
+    truth: NDArray[np.bool_] = column.isin([positive]).to_numpy()
+    return truth
+
+
+def assess(
+    model: Any, X: Any, truth: NDArray[np.bool_] | None, decided: NDArray[np.bool_], level: float
+) -> dict[str, Any]:
+    """Figures of decisions, by group and in all, with their intervals."""
+    kind, columns = criterion(model.criterion), sensitive_columns(model)
+    groups = X[columns] if len(columns) > 1 else X[columns[0]]
+    labels = decided if truth is None else truth
+    frame = group_table(labels, decided, sensitive_features=groups)
+    if truth is None:
+        frame = frame[["rows", "selection_rate"]]
+    frame.insert(1, "selected", (frame["selection_rate"] * frame["rows"]).round().astype(int))
+    found: dict[str, Any] = {
+        "criterion": kind.name,
+        "rows": len(decided),
+        "accuracy": None,
+        "accuracy_interval": None,
+        "gap": gap(labels, decided, sensitive_features=groups, criterion=kind),
+        "gap_interval": list(gap_interval(*_counted(kind, groups, truth, decided), level)),
+        "level": level,
+        "groups": [
+            {"group": plain(name)} | {column: plain(value) for column, value in line.items()}
+            for name, line in frame.to_dict("index").items()
+        ],
+    }
+    if truth is not None:
+        right = int((decided == truth).sum())
+        found["accuracy"] = right / len(truth)
+        found["accuracy_interval"] = list(rate_interval(right, len(truth), level))
+    return found
+
+
+def _counted(
+    kind: Any, groups: Any, truth: NDArray[np.bool_] | None, decided: NDArray[np.bool_]
+) -> tuple[list[int], list[int]]:
+    """Rows of each group that count for the criterion: those selected, and all."""
+    codes, names = encode_groups(groups, "sensitive_features")
+    counts = np.ones(len(decided), np.bool_)
+    if truth is not None and kind.rates[0].counted is not None:
+        counts = truth == bool(kind.rates[0].counted)
+    size = len(names)
+    selected = np.bincount(codes[counts & decided], minlength=size)
+    return selected.tolist(), np.bincount(codes[counts], minlength=size).tolist()
