@@ -316,7 +316,12 @@ def test_an_interrupted_study_keeps_no_half_trained_record(tmp_path: Path) -> No
     file, out = tmp_path / "plan.toml", tmp_path / "out"
     file.write_text(REDUCED.replace("epochs = 2", "patience = 9999, epochs = 9999"))
     command = [*STUDY, str(file), "--out", str(out), "--jobs", "1"]
-    process = subprocess.Popen(command, stderr=subprocess.DEVNULL, start_new_session=True)
+    process = subprocess.Popen(
+        command,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # a shell's & ignores it
+    )
     until = time.monotonic() + 60
     while not (out / "plan.toml").exists() and time.monotonic() < until:
         time.sleep(0.05)

@@ -323,7 +323,13 @@ def test_an_interrupted_training_ends_with_130_and_saves_nothing(place: Path) ->
     command = [sys.executable, "-m", "fairdial", "train", str(place / "old.csv"), *COMMON,
                "--sensitive", "region", "--method", "fairbayes", "--members", "400", "--epochs",
                "9999", "--out", str(place / "never")]  # fmt: skip
-    process = subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    process = subprocess.Popen(
+        command,
+        stderr=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # a shell's & ignores it
+    )
     assert process.stderr is not None
     assert process.stderr.readline().startswith("Training fairbayes on 1,600 rows")
     time.sleep(0.5)
