@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import hmac
 import json
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from typing import Annotated, Any
 
 from fastapi import FastAPI, Query, Request
@@ -21,7 +22,7 @@ from starlette.requests import ClientDisconnect
 from fairdial._version import __version__
 from fairdial.serve import schema
 from fairdial.serve.audit import AuditError, DialMovedError
-from fairdial.serve.guard import App, Guard, error_body
+from fairdial.serve.guard import BROKEN, App, Guard, error_body
 from fairdial.serve.observed import ObservedError
 from fairdial.serve.page import page_files, render_index
 from fairdial.serve.records import BadRowError
@@ -32,6 +33,7 @@ LARGE = 1 << 18  # bytes of a request that is answered beside the loop
 MOST_ENTRIES, USUAL_ENTRIES = 1_000, 100
 JSON = "application/json"
 SCHEME = b"bearer "
+DIALLED = b'"tolerance"'
 
 log = logging.getLogger("fairdial.serve")
 
@@ -67,12 +69,19 @@ def create_app(
     hosts : tuple of str, optional
         Names under which the server may be asked; None: any.
     """
+
+    @contextlib.asynccontextmanager
+    async def life(_: FastAPI) -> AsyncIterator[None]:
+        yield
+        service.close()
+
     app = FastAPI(
         title="fairdial",
         version=__version__,
         description="Decisions of a model with a fairness dial.",
         docs_url=None,  # they load scripts from elsewhere
         redoc_url=None,
+        lifespan=life,
     )
     page = _Page(document)
 
@@ -89,7 +98,7 @@ def create_app(
     async def predict(request: Request) -> Response:
         """Decisions for rows, at where the dial stands or at tolerances of one's own."""
         body = await _read(request)
-        if len(body) > LARGE:
+        if len(body) > LARGE or DIALLED in body:  # a position may take long to certify
             answer = await run_in_threadpool(service.predict, body)
         else:
             answer = service.predict(body)
@@ -304,6 +313,9 @@ def _answer_errors(app: FastAPI) -> None:
     async def other(request: Request, error: Any) -> Response:
         return problem(request, error.status_code, str(error.detail), **(error.headers or {}))
 
+    async def broken(request: Request, _: Any) -> Response:  # the guard logs it
+        return problem(request, 500, BROKEN)
+
     async def gone(request: Request, _: Any) -> Response:
         return problem(request, 400, "the request ended early.")
 
@@ -316,6 +328,7 @@ def _answer_errors(app: FastAPI) -> None:
         (RequestValidationError, invalid),
         (HTTPException, other),
         (ClientDisconnect, gone),
+        (Exception, broken),
     ):
         app.add_exception_handler(kind, handler)
 

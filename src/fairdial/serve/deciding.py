@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import threading
 import warnings
-from collections import OrderedDict
 from collections.abc import Hashable, Sequence
 from dataclasses import replace
 from typing import Any
@@ -47,21 +46,18 @@ class Positions:
     def __init__(self, frontier: Frontier) -> None:
         self._frontier = frontier
         self._lock = threading.Lock()
-        self._known: OrderedDict[tuple[float, float | None], Point] = OrderedDict()
+        self._known: dict[tuple[float, float | None], Point] = {}
 
     def at(self, tolerance: float, confidence: float | None) -> Point:
         """One position; CannotCertifyError: there is none with this confidence."""
         key = tolerance, confidence
-        with self._lock:
-            point = self._known.get(key)
-            if point is None:
-                with _quiet():
-                    point = self._frontier.at(tolerance, confidence=confidence)
+        point = self._known.get(key)
+        if point is None:
+            with self._lock, _quiet():  # one at a time, as warnings are everybody's
+                point = self._frontier.at(tolerance, confidence=confidence)
+                while len(self._known) >= REMEMBERED:
+                    del self._known[next(iter(self._known))]
                 self._known[key] = point
-                if len(self._known) > REMEMBERED:
-                    self._known.popitem(last=False)
-            else:
-                self._known.move_to_end(key)
         return point
 
     def many(self, tolerances: Floats, confidence: float | None) -> Points:

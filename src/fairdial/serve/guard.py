@@ -34,7 +34,7 @@ HEADERS = (
 FRESH = (b"cache-control", b"no-store")
 STATIC = "/static/"
 OTHER = "other"
-WRONG_HOST, BROKEN = 421, 500
+BROKEN = "something went wrong on the server; its log has the request's id."
 
 log = logging.getLogger("fairdial.serve")
 
@@ -90,14 +90,13 @@ class Guard:
 
         try:
             if self._hosts is not None and not self._allowed(scope):
-                await _answer(guarded, WRONG_HOST, "This server isn't known by that name.", request)
+                await _answer(guarded, 421, "this server isn't known by that name.", request)
             else:
                 await self._app(scope, receive, guarded)
         except Exception as error:
             log.error("request %s: %s", request, _told(error))
             if not status:
-                detail = "Something went wrong on the server; its log has the request's id."
-                await _answer(guarded, BROKEN, detail, request)
+                await _answer(guarded, 500, BROKEN, request)
         finally:
             named = path if path in self._paths else OTHER
             if path.startswith(STATIC):

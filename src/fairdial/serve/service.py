@@ -99,7 +99,13 @@ class Service:
         self._labels = [json.dumps(label) for label in decider.labels]
         self._label_names = [str(label) for label in decider.labels]
         self._calibration = drift.calibration_bins(decider.frontier)
-        self._told: dict[tuple[float, float | None], str] = {}
+        self._dialled: tuple[tuple[float, float | None], Point, str] | None = None
+
+    def close(self) -> None:
+        """Give the files back."""
+        self.observations.close()
+        if self.log is not None:
+            self.log.close()
 
     # ---- the dial ------------------------------------------------------------------------------
 
@@ -119,7 +125,7 @@ class Service:
     def dial(self) -> dict[str, Any]:
         """Where the dial stands, with its figures."""
         standing = self.standing()
-        entry, point = standing.entry, self._point(standing)
+        entry, (point, _) = standing.entry, self._point(standing)
         return {
             **_position(point, self.decider.swept),
             "confidence": standing.confidence,
@@ -133,11 +139,19 @@ class Service:
             "model": self.model,
         }
 
-    def _point(self, standing: Standing) -> Point:
-        try:
-            return self.decider.positions.at(standing.tolerance, standing.confidence)
-        except CannotCertifyError as error:  # the log was written for another model
-            raise AuditError("the dial stands where this model can promise nothing") from error
+    def _point(self, standing: Standing) -> tuple[Point, str]:
+        """The dial's own position, and its JSON; the last one is kept, being asked for most."""
+        key, known = (standing.tolerance, standing.confidence), self._dialled
+        if known is None or known[0] != key:
+            try:
+                point = self.decider.positions.at(*key)
+            except CannotCertifyError as error:  # the log was written for another model
+                raise AuditError("the dial stands where this model can promise nothing") from error
+            known = self._dialled = key, point, self._told(point)
+        return known[1], known[2]
+
+    def _told(self, point: Point) -> str:
+        return json.dumps(_position(point, self.decider.swept))
 
     def move(self, body: bytes, seen: int | None) -> Entry:
         """Move the dial; when this returns, the move is recorded and in effect."""
@@ -184,7 +198,7 @@ class Service:
             told, margins = self._each(rows, codes, wishes, standing)
         else:
             wishes = [usual] * len(codes)
-            told, margins = self._all(rows, codes, usual, asked.tolerance is None, standing)
+            told, margins = self._all(rows, codes, asked.tolerance, standing)
         self._count(codes, margins > 0)
         return (
             f'{{"rows":[{self._lines(margins, wishes)}],"positions":[{told}],'
@@ -206,19 +220,14 @@ class Service:
         )
 
     def _all(
-        self, rows: Any, codes: NDArray[Any], wish: float, own: bool, standing: Standing
+        self, rows: Any, codes: NDArray[Any], wish: float | None, standing: Standing
     ) -> tuple[str, NDArray[np.float64]]:
-        """All rows at one tolerance: the position as JSON, and the margins."""
-        if own:
-            point = self._point(standing)
+        """All rows at one tolerance, or at the dial's: the position as JSON, and the margins."""
+        if wish is None:
+            point, told = self._point(standing)
         else:
             point = self._certified(lambda: self.decider.positions.at(wish, standing.confidence))
-        key = wish, standing.confidence
-        told = self._told.get(key)
-        if told is None:
-            told = json.dumps(_position(point, self.decider.swept))
-            if own:  # the dial's own position is told most often
-                self._told = {key: told}
+            told = self._told(point)
         return told, self.decider.margins(rows, codes, point, None)
 
     def _each(
@@ -229,7 +238,7 @@ class Service:
         points: Points = self._certified(
             lambda: self.decider.positions.many(distinct, standing.confidence)
         )
-        told = ",".join(json.dumps(_position(point, self.decider.swept)) for point in points)
+        told = ",".join(map(self._told, points))
         return told, self.decider.margins(rows, codes, points, places)
 
     @staticmethod
@@ -257,7 +266,7 @@ class Service:
         if (asked.scores is None) == (asked.rows is None):
             raise RefusedError(422, "either `scores` (with `groups`) or `rows` must be given.")
         n_groups, bins = len(self.decider.groups), None
-        point = self._point(standing)
+        point, _ = self._point(standing)
         if asked.scores is not None:
             if not self.decider.swept:
                 raise RefusedError(

@@ -1,0 +1,230 @@
+"""The audit log: what it says is where the dial stands, whoever reads it, whatever happens."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import stat
+import threading
+from itertools import pairwise
+
+import pytest
+
+from fairdial import InvalidInputError
+from fairdial.serve.audit import AuditError, AuditLog, DialMovedError
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "folder" / "audit.sqlite"
+
+
+@pytest.fixture
+def opened():
+    logs = []
+
+    def make(*args, **options):
+        logs.append(AuditLog(*args, **options))
+        return logs[-1]
+
+    yield make
+    for log in logs:
+        log.close()
+
+
+def move(log, tolerance, **options):
+    return log.append(
+        tolerance=tolerance, **({"who": "Ann", "reason": "why", "model": "m"} | options)
+    )
+
+
+def fill(log):
+    """Move the dial until that is refused; what it was refused for."""
+    for _ in range(500):
+        try:
+            move(log, 0.2, reason="r" * 500)
+        except AuditError as error:
+            return str(error)
+    raise AssertionError("never full")
+
+
+def test_a_new_log_is_empty_and_private(path, opened):
+    log = opened(path, create=True)
+    assert log.last() is None
+    assert log.entries(10) == []
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
+def test_every_reader_sees_a_move_as_soon_as_it_is_recorded(path, opened):
+    writer = opened(path, create=True)
+    readers = [opened(path), opened(path, write=False)]
+    for i in range(20):
+        entry = move(writer, i / 20, confidence=None if i % 2 else 0.9)
+        assert entry.version == i + 1
+        for reader in readers:
+            assert reader.last() == entry
+
+
+def test_an_entry_tells_where_the_dial_stood_before(path, opened):
+    log = opened(path, create=True)
+    first, second = move(log, 0.3, confidence=0.9), move(log, 0.1)
+    assert first.to_dict()["old"] is None
+    assert second.to_dict()["old"] == {"tolerance": 0.3, "confidence": 0.9}
+    assert second.to_dict()["new"] == {"tolerance": 0.1, "confidence": None}
+    assert first.time <= second.time
+
+
+def test_numbers_come_back_to_the_last_bit(path, opened):
+    log = opened(path, create=True)
+    for value in (0.1 + 0.2, 1 / 3, 5e-324, 0.0, 1.0):
+        move(log, value)
+        assert log.last().tolerance == value
+        assert type(log.last().tolerance) is float
+
+
+def test_entries_come_last_first_and_in_pages(path, opened):
+    log = opened(path, create=True)
+    for i in range(7):
+        move(log, i / 10)
+    assert [e.version for e in log.entries(3)] == [7, 6, 5]
+    assert [e.version for e in log.entries(3, before=5)] == [4, 3, 2]
+    assert [e.version for e in log.entries(99, before=1)] == []
+
+
+def test_a_move_from_elsewhere_than_was_seen_is_refused(path, opened):
+    log = opened(path, create=True)
+    with pytest.raises(DialMovedError):
+        move(log, 0.1, seen=1)
+    move(log, 0.1, seen=0)
+    move(log, 0.2, seen=1)
+    with pytest.raises(DialMovedError):
+        move(log, 0.3, seen=1)
+    assert log.last().tolerance == 0.2
+
+
+def test_of_many_who_have_seen_the_same_one_moves_the_dial(path, opened):
+    logs = [opened(path, create=True) for _ in range(4)]
+    move(logs[0], 0.5)
+    done, refused = [], []
+
+    def go(log, name):
+        try:
+            done.append(move(log, 0.1, who=name, seen=1))
+        except DialMovedError:
+            refused.append(name)
+
+    threads = [threading.Thread(target=go, args=(log, str(i))) for i, log in enumerate(logs)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert (len(done), len(refused)) == (1, 3)
+    assert logs[0].last() == done[0]
+
+
+def test_moves_of_many_processes_threads_are_all_recorded_one_after_the_other(path, opened):
+    logs = [opened(path, create=True) for _ in range(3)]
+
+    def go(log):
+        for i in range(10):
+            move(log, i / 10)
+
+    threads = [threading.Thread(target=go, args=(log,)) for log in logs]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    entries = logs[0].entries(99)[::-1]
+    assert [e.version for e in entries] == list(range(1, 31))
+    for before, after in pairwise(entries):
+        assert after.old_tolerance == before.tolerance
+
+
+def test_entries_can_be_neither_changed_nor_deleted(path, opened):
+    move(opened(path, create=True), 0.1)
+    connection = sqlite3.connect(path)
+    for statement in ("DELETE FROM audit", "UPDATE audit SET tolerance = 1"):
+        with pytest.raises(sqlite3.IntegrityError, match="only added to"):
+            connection.execute(statement)
+    connection.close()
+
+
+def test_a_log_is_written_ahead_and_synchronised(path, opened):
+    log = opened(path, create=True)
+    assert log._writer.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+    assert log._writer.execute("PRAGMA synchronous").fetchone() == (2,)  # FULL
+
+
+def test_a_full_disk_refuses_the_move_and_changes_nothing(path, opened):
+    log, other = opened(path, create=True), opened(path)
+    move(log, 0.1)
+    (pages,) = log._writer.execute("PRAGMA page_count").fetchone()
+    log._writer.execute(f"PRAGMA max_page_count = {pages}")
+    assert "full" in fill(log)
+    recorded = log.last().version
+    for reader in (log, other):
+        assert reader.last().version == recorded
+        assert len(reader.entries(1000)) == recorded
+    log._writer.execute("PRAGMA max_page_count = 1000000")
+    assert move(log, 0.3).version == recorded + 1  # no number was lost
+
+
+def test_a_locked_log_refuses_the_move_and_can_still_be_read(path, opened, monkeypatch):
+    monkeypatch.setattr("fairdial.serve.files.PATIENCE", 0.05)
+    log = opened(path, create=True)
+    move(log, 0.1)
+    other = sqlite3.connect(path, isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    with pytest.raises(AuditError, match="locked"):
+        move(log, 0.2)
+    assert log.last().tolerance == 0.1
+    other.close()
+    assert move(log, 0.2).version == 2
+
+
+def test_a_log_that_was_moved_away_is_not_written(path, opened):
+    log = opened(path, create=True)
+    move(log, 0.1)
+    os.rename(path, path.with_suffix(".away"))
+    with pytest.raises(AuditError, match="gone"):
+        move(log, 0.2)
+    opened(path, create=True)
+    with pytest.raises(AuditError, match="replaced"):
+        move(log, 0.2)
+
+
+def test_what_was_opened_for_reading_is_not_written(path, opened):
+    move(opened(path, create=True), 0.1)
+    with pytest.raises(AuditError, match="reading only"):
+        move(opened(path, write=False), 0.2)
+
+
+def test_a_log_that_isnt_there_is_only_made_if_wished(path):
+    with pytest.raises(InvalidInputError, match="`audit` must be a file"):
+        AuditLog(path)
+    assert not path.exists()
+
+
+@pytest.mark.parametrize("kind", ["text", "table", "newer"])
+def test_another_file_is_refused_and_left_as_it_is(kind, tmp_path):
+    path = tmp_path / "other"
+    if kind == "text":
+        path.write_text("not a database, but long enough to be looked at " * 20)
+    else:
+        connection = sqlite3.connect(path)
+        connection.execute("CREATE TABLE audit (version)")
+        if kind == "newer":
+            connection.execute(f"PRAGMA application_id = {0x46444C41}")
+            connection.execute("PRAGMA user_version = 2")
+        connection.commit()
+        connection.close()
+    before = path.read_bytes()
+    with pytest.raises(InvalidInputError, match="`audit`"):
+        AuditLog(path, create=True)
+    assert path.read_bytes() == before
+
+
+def test_a_place_where_no_file_can_be_made_is_refused(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(InvalidInputError, match="`audit` must be a file that can be made"):
+        AuditLog(tmp_path / "file" / "audit.sqlite", create=True)
