@@ -11,7 +11,7 @@ import pytest
 FOLDER = Path(__file__).parent.parent / "benchmarks"
 
 
-@pytest.mark.parametrize("script", ["dial.py", "coverage.py", "train_step.py", "stacks.py"])
+@pytest.mark.parametrize("script", ["dial.py", "coverage.py", "train_step.py", "stacks.py", "serve.py"])
 def test_a_benchmark_runs_and_prints_a_table(script: str) -> None:
     done = subprocess.run(
         [sys.executable, str(FOLDER / script), "--quick"],
