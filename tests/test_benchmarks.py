@@ -13,7 +13,7 @@ FOLDER = Path(__file__).parent.parent / "benchmarks"
 
 @pytest.mark.parametrize(
     "script",
-    ["dial.py", "coverage.py", "parquet.py", "train_step.py", "stacks.py", "images.py"],
+    ["dial.py", "coverage.py", "parquet.py", "train_step.py", "stacks.py", "images.py", "serve.py"],
 )
 def test_a_benchmark_runs_and_prints_a_table(script: str) -> None:
     done = subprocess.run(

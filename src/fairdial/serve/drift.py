@@ -50,8 +50,9 @@ def bin_scores(scores: Floats, codes: NDArray[Any], n_groups: int) -> Counts:
 
 def _bin_of(scores: Floats) -> NDArray[np.intp]:
     """Bins descend; a score on an edge lies in the bin below it."""
-    down = np.floor(scores / -WIDTH)  # exact: a power of two
-    return np.clip(down, -HALF, HALF - 1).astype(np.intp) + HALF
+    inside = np.clip(scores, -HALF * WIDTH, HALF * WIDTH)
+    down = np.floor(inside / -WIDTH)  # exact: a power of two
+    return np.minimum(down, HALF - 1).astype(np.intp) + HALF
 
 
 def calibration_bins(frontier: Frontier) -> Counts | None:

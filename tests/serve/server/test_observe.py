@@ -1,0 +1,278 @@
+"""What the server tells of unlabelled rows, and what it keeps of them."""
+
+from __future__ import annotations
+
+import sqlite3
+
+import numpy as np
+import pytest
+
+from fairdial import InvalidInputError
+from fairdial.serve.drift import BINS, rate_intervals
+from fairdial.serve.observed import Observations
+
+GROUPS = ("north", "south", "east")
+
+
+@pytest.fixture
+def case(cases):
+    return cases("pipeline")
+
+
+@pytest.fixture
+def ask(case, client):
+    return client(case)
+
+
+def logits_of(case):
+    return case.model.logits(case.X, sensitive_features=case.groups)
+
+
+def by_group(told):
+    return {line["group"]: line for line in told["groups"]}
+
+
+def test_rates_are_those_of_the_decisions_at_the_dial(ask, case):
+    scores = logits_of(case)
+    told = ask.post(
+        "/v1/observe", json={"scores": scores.tolist(), "groups": list(case.groups)}
+    ).json()
+    selected = case.model.predict(case.X, sensitive_features=case.groups, tolerance=0.1) == 1
+    lines = by_group(told)
+    counts = []
+    for group in sorted(GROUPS):
+        here = case.groups == group
+        line = lines[group]
+        assert (line["rows"], line["rows_at_dial"]) == (here.sum(), here.sum())
+        assert line["selected"] == selected[here].sum()
+        assert line["rate"] == selected[here].mean()
+        counts.append((selected[here].sum(), here.sum()))
+    rates = [k / n for k, n in counts]
+    assert told["gap"]["gap"] == max(rates) - min(rates)
+    low, high = rate_intervals(*np.array(counts).T, 0.95)
+    assert told["gap"]["low"] == max(low.max() - high.min(), 0)
+    assert told["gap"]["high"] == high.max() - low.min()
+    assert told["gap"]["low"] <= told["gap"]["gap"] <= told["gap"]["high"]
+    assert (told["version"], told["tolerance"]) == (1, 0.1)
+
+
+def test_rows_are_scored_and_counted_as_their_scores_are(ask, case, client, tmp_path):
+    other = client(case, audit=tmp_path / "other.sqlite")
+    rows = ask.post("/v1/observe", json={"rows": case.rows()}).json()
+    body = {"scores": logits_of(case).tolist(), "groups": list(case.groups)}
+    scores = other.post("/v1/observe", json=body).json()
+    for one in (rows, scores):
+        del one["since"]
+    assert rows == scores
+
+
+def test_counts_add_up_over_requests_and_are_told_without_adding(ask, case):
+    scores = logits_of(case)
+    for part in np.array_split(np.arange(len(scores)), 7):
+        body = {"scores": scores[part].tolist(), "groups": case.groups[part].tolist()}
+        last = ask.post("/v1/observe", json=body).json()
+    assert sum(line["rows"] for line in last["groups"]) == len(scores)
+    assert ask.get("/v1/observe").json() == last
+
+
+def test_a_move_of_the_dial_starts_the_rates_anew_and_keeps_the_scores(ask, case, token):
+    body = {"scores": logits_of(case).tolist(), "groups": list(case.groups)}
+    before = by_group(ask.post("/v1/observe", json=body).json())
+    ask.put("/v1/dial", json={"tolerance": 0.5, "reason": "x"}, headers=token)
+    told = ask.get("/v1/observe").json()
+    for group, line in by_group(told).items():
+        assert (line["rows_at_dial"], line["selected"], line["rate"]) == (0, 0, None)
+        assert (line["low"], line["high"]) == (0.0, 1.0)
+        assert line["rows"] == before[group]["rows"]
+    assert told["gap"] is None
+    assert any("every group" in note for note in told["notes"])
+    after = by_group(ask.post("/v1/observe", json=body).json())
+    selected = case.model.predict(case.X, sensitive_features=case.groups, tolerance=0.5) == 1
+    for group in GROUPS:
+        assert after[group]["selected"] == selected[case.groups == group].sum()
+        assert after[group]["rows"] == 2 * before[group]["rows"]
+
+
+def test_thresholds_are_proposed_from_the_scores_alone(ask, case):
+    rng = np.random.default_rng(0)
+    groups = np.repeat(GROUPS, 200)
+    scores = rng.normal(size=600) + np.repeat([0.0, 1.0, -1.0], 200)
+    body = {"scores": scores.tolist(), "groups": groups.tolist()}
+    told = ask.post("/v1/observe", json=body).json()
+    proposal = told["proposal"]
+    rates = [(scores[groups == g] > float(proposal["thresholds"][g])).mean() for g in GROUPS]
+    assert max(rates) - min(rates) == pytest.approx(proposal["gap"])
+    assert proposal["gap"] <= proposal["tolerance"] == 0.1
+    assert ask.get("/v1/dial").json()["thresholds"] == case.model.thresholds(0.1)  # only proposed
+
+
+def test_too_few_rows_propose_nothing(ask):
+    body = {"scores": [0.5] * 90, "groups": ["north"] * 60 + ["south"] * 30}
+    told = ask.post("/v1/observe", json=body).json()
+    assert told["proposal"] is None
+    assert any("30 rows of every group" in note for note in told["notes"])
+
+
+def test_changed_scores_give_a_warning_that_stays(ask, case):
+    rng = np.random.default_rng(0)
+    same = {"scores": [0.0] * 99, "groups": ["north"] * 99}
+    assert ask.post("/v1/observe", json=same).json()["drift"] == {
+        "warning": False,
+        "false_alarms": 0.01,
+    }
+    assert by_group(ask.get("/v1/observe").json())["north"]["look"] is None
+    far = {"scores": (rng.normal(size=300) + 9).tolist(), "groups": ["north"] * 300}
+    told = ask.post("/v1/observe", json=far).json()
+    assert told["drift"]["warning"] is True
+    line = by_group(told)["north"]
+    assert line["drift"] is True
+    assert line["look"]["distance"] > line["look"]["bound"]
+    assert by_group(told)["south"]["drift"] is False
+    again = {"scores": logits_of(case).tolist(), "groups": list(case.groups)}
+    assert ask.post("/v1/observe", json=again).json()["drift"]["warning"] is True
+    lines = ask.get("/metrics").text.splitlines()
+    assert "fairdial_drift_warning 1.0" in lines
+
+
+def test_scores_like_those_of_calibration_give_no_warning(ask, case):
+    body = {"scores": logits_of(case).tolist(), "groups": list(case.groups)}
+    for _ in range(5):
+        told = ask.post("/v1/observe", json=body).json()
+    assert told["drift"]["warning"] is False
+
+
+def test_counting_can_be_started_anew_with_the_token_only(ask, token):
+    ask.post("/v1/observe", json={"scores": [1.0], "groups": ["north"]})
+    assert ask.delete("/v1/observe").status_code == 401
+    assert by_group(ask.get("/v1/observe").json())["north"]["rows"] == 1
+    told = ask.delete("/v1/observe", headers=token).json()
+    assert by_group(told)["north"]["rows"] == 0
+
+
+def test_criteria_that_need_labels_say_what_they_cant_tell(cases, client):
+    case = cases("per group")
+    ask = client(case)
+    scores = case.model.logits(case.X, sensitive_features=case.groups)
+    body = {"scores": scores.tolist(), "groups": case.groups.tolist()}
+    told = ask.post("/v1/observe", json=body).json()
+    assert told["gap"] is None
+    assert told["proposal"] is None
+    assert told["drift"] is not None
+    assert any("equal_opportunity" in note for note in told["notes"])
+    assert all(line["rate"] is not None for line in told["groups"])
+    assert "fairdial_observed_gap" not in ask.get("/metrics").text
+
+
+def test_a_family_counts_its_decisions_and_says_what_it_cant_tell(cases, client):
+    case = cases("family")
+    ask = client(case)
+    answer = ask.post("/v1/observe", json={"scores": [1.0], "groups": ["north"]})
+    assert answer.status_code == 422
+    told = ask.post("/v1/observe", json={"rows": case.rows()}).json()
+    selected = case.model.predict(case.X, sensitive_features=case.groups) == 1
+    for group, line in by_group(told).items():
+        assert line["selected"] == selected[case.groups == group].sum()
+    assert told["drift"] is told["proposal"] is None
+    assert told["gap"] is not None
+    assert len(told["notes"]) == 2
+
+
+def test_cross_fitted_scores_are_not_compared(cases, client):
+    ask = client(cases("cross-fitted"))
+    told = ask.post("/v1/observe", json={"scores": [9.0] * 500, "groups": ["north"] * 500}).json()
+    assert told["drift"] is None
+    assert any("cross-fitted" in note for note in told["notes"])
+
+
+def test_one_group_has_no_gap(cases, client):
+    told = client(cases("array")).post("/v1/observe", json={"scores": [0.5, -1.0]}).json()
+    assert told["gap"] is None
+    assert "one group has no gap" in told["notes"]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {},
+        {"scores": [1.0]},
+        {"scores": [1.0, 2.0], "groups": ["north"]},
+        {"scores": [1.0], "groups": ["west"]},
+        {"scores": ["1"], "groups": ["north"]},
+        {"scores": [None], "groups": ["north"]},
+        {"scores": [], "groups": []},
+        {"groups": ["north"]},
+        {"scores": [1.0], "groups": ["north"], "rows": []},
+        {"rows": []},
+        {"rows": [{"features": {}, "group": "north", "tolerance": 0.1}]},
+    ],
+    ids=str,
+)
+def test_what_isnt_scores_with_groups_or_rows_is_refused(body, ask):
+    assert ask.post("/v1/observe", json=body).status_code == 422
+    assert sum(line["rows"] for line in ask.get("/v1/observe").json()["groups"]) == 0
+
+
+def test_rows_and_groups_together_are_refused(ask, case):
+    body = {"rows": case.rows(0, 1), "groups": ["north"]}
+    assert ask.post("/v1/observe", json=body).status_code == 422
+
+
+# ---- what is kept ------------------------------------------------------------------------------
+
+
+def test_only_counts_are_kept_and_no_more_than_there_are_bins(ask, tmp_path):
+    rng = np.random.default_rng(0)
+    for _ in range(3):
+        body = {"scores": (rng.normal(size=10_000) * 20).tolist(), "groups": ["north"] * 10_000}
+        ask.post("/v1/observe", json=body)
+    file = sqlite3.connect(tmp_path / "audit.sqlite.observed")
+    names = [name for (name,) in file.execute("SELECT name FROM sqlite_master WHERE type='table'")]
+    assert sorted(names) == ["about", "bins", "groups"]
+    (bins,) = file.execute("SELECT count(*) FROM bins").fetchone()
+    (rows,) = file.execute("SELECT sum(rows) FROM bins").fetchone()
+    file.close()
+    assert bins <= BINS
+    assert rows == 30_000
+
+
+def counts(*values):
+    return np.array(values, np.int64)
+
+
+def test_what_was_counted_survives_and_another_model_starts_anew(tmp_path):
+    path = tmp_path / "observed"
+    first = Observations(path, model="a", n_groups=2)
+    first.add(counts(5, 3), counts(2, 1), 1, None, None)
+    first.close()
+    again = Observations(path, model="a", n_groups=2)
+    assert again.read(1).rows.tolist() == [5, 3]
+    again.close()
+    other = Observations(path, model="b", n_groups=3)
+    assert other.read(1).rows.tolist() == [0, 0, 0]
+    other.close()
+
+
+def test_rows_decided_by_an_older_dial_dont_count_for_the_newer_one(tmp_path):
+    file = Observations(tmp_path / "observed", model="a", n_groups=1)
+    file.add(counts(5), counts(2), 2, None, None)
+    file.add(counts(9), counts(9), 1, None, None)  # by a process that hadn't seen the move
+    found = file.read(2)
+    assert (found.rows[0], found.current[0], found.selected[0]) == (14, 5, 2)
+    file.add(counts(4), counts(1), 3, None, None)
+    found = file.read(3)
+    assert (found.rows[0], found.current[0], found.selected[0]) == (18, 4, 1)
+    assert file.read(2).current[0] == 0
+    file.close()
+
+
+def test_another_kind_of_file_is_refused(tmp_path):
+    path = tmp_path / "observed"
+    path.write_text("something else, that is long enough to be looked at " * 20)
+    with pytest.raises(InvalidInputError, match="`observed`"):
+        Observations(path, model="a", n_groups=1)
+    other = sqlite3.connect(tmp_path / "other")
+    other.execute("CREATE TABLE groups (x)")
+    other.commit()
+    other.close()
+    with pytest.raises(InvalidInputError, match="`observed`"):
+        Observations(tmp_path / "other", model="a", n_groups=1)

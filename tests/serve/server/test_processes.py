@@ -1,0 +1,294 @@
+"""Servers as they run: several processes, kill -9, restarts, full disks, many at once."""
+
+from __future__ import annotations
+
+import asyncio
+import http.client
+import json
+import os
+import random
+import signal
+import socket
+import sqlite3
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter
+from contextlib import contextmanager, suppress
+from dataclasses import asdict
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+
+from fairdial.serve.audit import AuditLog
+
+TOKEN = "a-token-of-enough-letters"
+SERVER = "from fairdial.serve.command import serve; serve()"
+START = 180.0  # seconds; many on a machine that has other things to do
+KILLS = 25
+
+
+class Server:
+    """A client of a server on this machine; every request has a connection of its own."""
+
+    def __init__(self, port):
+        self.port = port
+
+    def ask(self, method, path, body=None, timeout=60.0):
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=timeout)
+        headers = {"Content-Type": "application/json", "Authorization": f"Bearer {TOKEN}"}
+        try:
+            connection.request(method, path, None if body is None else json.dumps(body), headers)
+            answer = connection.getresponse()
+            return answer.status, answer.read()
+        finally:
+            connection.close()
+
+    def json(self, *question):
+        status, body = self.ask(*question)
+        assert status == 200, body
+        return json.loads(body)
+
+    def move(self, tolerance, reason="x"):
+        return self.ask("PUT", "/v1/dial", {"tolerance": tolerance, "reason": reason})
+
+    def wait(self, process=None):
+        until = time.monotonic() + START
+        while time.monotonic() < until:
+            if process is not None and process.poll() is not None:
+                raise AssertionError(process.stderr.read())
+            with suppress(OSError, http.client.HTTPException):
+                if self.ask("GET", "/healthz")[0] == 200:
+                    return
+            time.sleep(0.02)
+        raise AssertionError("the server doesn't answer")
+
+
+@contextmanager
+def serving(folder, *options):
+    """The command, in a process of its own."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", SERVER, str(folder), "--port", "0", *map(str, options)],
+        env={**os.environ, "FAIRDIAL_TOKEN": TOKEN, "OMP_NUM_THREADS": "1"},
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        line = process.stderr.readline()
+        assert line.startswith("Serving on http://127.0.0.1:"), line + process.stderr.read()
+        server = Server(urlsplit(line.rpartition(" ")[2].strip()).port)
+        server.wait(process)
+        yield server
+    finally:
+        process.send_signal(signal.SIGTERM)
+        process.wait(60)
+        process.stderr.close()
+
+
+# ---- several processes -------------------------------------------------------------------------
+
+
+def test_two_processes_never_answer_with_an_old_dial_and_a_restart_keeps_it(cases, tmp_path):
+    case = cases("array")
+    options = "--workers", 2, "--audit", tmp_path / "audit.sqlite"
+    with serving(case.folder, *options) as server:
+        check_consistency(server, case)
+        check_many_at_once(server, case)
+        check_figures(server)
+        told = server.json("GET", "/v1/dial")
+    with serving(case.folder, *options) as server:
+        again = server.json("GET", "/v1/dial")
+    assert again == told
+    assert not list(tmp_path.glob("*-wal"))  # closed in order
+
+
+def check_consistency(server, case):
+    """After a move has been answered, whoever is asked has seen it."""
+    rows = [{"features": row["features"]} for row in case.rows(0, 1)]
+    wrong, stop = [], threading.Event()
+    moved = [(1, server.json("GET", "/v1/dial")["tolerance"])]  # only added to
+
+    def look():
+        while not stop.is_set():
+            version, tolerance = moved[-1]
+            dial = server.json("GET", "/v1/dial")
+            told = server.json("POST", "/v1/predict", {"rows": rows})
+            for found, value in (
+                (dial, dial["tolerance"]),
+                (told, told["rows"][0]["tolerance"]),
+            ):
+                if found["version"] < version:
+                    wrong.append((version, found["version"]))
+                if found["version"] == version and value != tolerance:
+                    wrong.append((tolerance, value))
+
+    threads = [threading.Thread(target=look) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for i in range(40):
+        status, body = server.move(i / 50)
+        assert status == 200
+        found = json.loads(body)
+        moved.append((found["version"], found["tolerance"]))
+    stop.set()
+    for thread in threads:
+        thread.join()
+    assert wrong == []
+    assert [version for version, _ in moved] == list(range(1, 42))
+    entries = server.json("GET", "/v1/audit")["entries"]
+    assert [e["new"]["tolerance"] for e in entries[::-1]] == [t for _, t in moved]
+
+
+def check_many_at_once(server, case, many=1_000):
+    """A thousand connections at the same time, each with a request, all answered rightly."""
+    rows = [{"features": row["features"]} for row in case.rows(0, 50)]
+    want = server.json("POST", "/v1/predict", {"rows": rows, "tolerance": 0.0})["rows"]
+
+    async def ask(i):
+        body = json.dumps({"rows": rows[i % 50 : i % 50 + 1], "tolerance": 0.0}).encode()
+        for attempt in range(5):
+            try:
+                reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+                break
+            except ConnectionResetError:  # the queue of connections was full
+                await asyncio.sleep(0.1 * attempt)
+        head = f"POST /v1/predict HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(body)}\r\n"
+        writer.write(f"{head}Content-Type: application/json\r\nConnection: close\r\n\r\n".encode())
+        await ready.wait()
+        writer.write(body)
+        answer = await reader.read()
+        writer.close()
+        head, _, text = answer.partition(b"\r\n\r\n")
+        return int(head.split()[1]), json.loads(text)["rows"][0]["margin"] == want[i % 50]["margin"]
+
+    async def everybody():
+        global ready
+        ready = asyncio.Event()
+        asking = [asyncio.ensure_future(ask(i)) for i in range(many)]
+        await asyncio.sleep(0.5)
+        ready.set()
+        return await asyncio.gather(*asking)
+
+    found = asyncio.run(everybody())
+    assert Counter(status for status, _ in found) == {200: many}
+    assert sum(good for _, good in found) >= 0.99 * many  # one row beside fifty: the last bit
+
+
+def check_figures(server):
+    """Whoever is asked answers for both."""
+    text = server.ask("GET", "/metrics")[1].decode()
+    lines = dict(line.rpartition(" ")[::2] for line in text.splitlines() if line[0] != "#")
+    assert float(lines['fairdial_requests_total{path="/v1/dial",status="200"}']) >= 42
+    total = sum(float(v) for k, v in lines.items() if k.startswith("fairdial_decisions_total"))
+    asked = float(lines['fairdial_requests_total{path="/v1/predict",status="200"}'])
+    assert total == asked + 49  # one request had fifty rows
+    assert lines["fairdial_dial_version"] == "41.0"
+
+
+# ---- one that can be started again and again ---------------------------------------------------
+
+
+@pytest.fixture
+def copies(cases, settings, tmp_path):
+    """Starts servers of one model within a moment, and ends what is left of them."""
+    made = settings(cases("array"))
+    (tmp_path / "settings.json").write_text(json.dumps(asdict(made)))
+    program = Path(__file__).with_name("server_of.py")
+    process = subprocess.Popen(
+        [sys.executable, str(program), str(tmp_path / "settings.json")],
+        env={**os.environ, "FAIRDIAL_TOKEN": TOKEN, "OMP_NUM_THREADS": "1"},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout.readline() == "ready\n"
+    started = []
+
+    def start(limit=None):
+        if limit is not None:
+            process.stdin.write(f"limit {limit}\n")
+        with socket.socket() as free:
+            free.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            free.bind(("127.0.0.1", 0))
+            port = free.getsockname()[1]
+        process.stdin.write(f"start {port}\n")
+        process.stdin.flush()
+        pid = int(process.stdout.readline())
+        started.append(pid)
+        server = Server(port)
+        server.wait()
+        return server, pid
+
+    yield start
+    for pid in started:
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    process.communicate()
+
+
+def test_a_server_that_is_killed_leaves_the_dial_where_its_log_says(copies, tmp_path):
+    """kill -9 at every stage of a move: what was answered is recorded, and nothing half."""
+    rng, path = random.Random(0), tmp_path / "audit.sqlite"
+    answered = 0
+    for _ in range(KILLS):
+        server, pid = copies()
+        before = server.json("GET", "/v1/dial")
+        assert before["version"] == last(path).version  # what the log says
+        assert before["tolerance"] == last(path).tolerance
+        seen = [before]
+        killer = threading.Timer(rng.uniform(0.0, 0.06), os.kill, (pid, signal.SIGKILL))
+        killer.start()
+        wish = before["version"]
+        with suppress(OSError, http.client.HTTPException):
+            while True:
+                wish += 1
+                status, body = server.move(wish % 1_000 / 1_000)
+                assert status == 200
+                seen.append(json.loads(body))
+        killer.join()
+        answered += len(seen) - 1
+        found = last(path)
+        assert found.version in (seen[-1]["version"], seen[-1]["version"] + 1)
+        if found.version == seen[-1]["version"]:
+            assert found.tolerance == seen[-1]["tolerance"]
+        else:  # recorded, and killed before it was answered
+            assert found.tolerance == wish % 1_000 / 1_000
+    check_log(path)
+    assert answered > 0
+
+
+def last(path):
+    log = AuditLog(path, write=False)
+    found = log.last()
+    log.close()
+    return found
+
+
+def check_log(path):
+    """Whole, without gaps, each move from where the one before it went."""
+    file = sqlite3.connect(path)
+    assert file.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
+    rows = file.execute("SELECT version, old_tolerance, tolerance FROM audit").fetchall()
+    file.close()
+    assert [row[0] for row in rows] == list(range(1, len(rows) + 1))
+    assert [row[1] for row in rows[1:]] == [row[2] for row in rows[:-1]]
+
+
+def test_a_disk_that_is_full_refuses_moves_and_loses_none(copies, tmp_path):
+    """Files can't grow beyond a limit of the system's, which is what a full disk does."""
+    path = tmp_path / "audit.sqlite"
+    server, pid = copies(limit=60_000)
+    statuses = [server.move(i / 1_000, reason="r" * 500)[0] for i in range(60)]
+    done = statuses.count(200)
+    assert set(statuses) == {200, 503}
+    assert statuses == [200] * done + [503] * (60 - done)
+    dial = server.json("GET", "/v1/dial")
+    assert (dial["version"], dial["tolerance"]) == (done + 1, (done - 1) / 1_000)
+    assert last(path).version == done + 1
+    os.kill(pid, signal.SIGKILL)
+    server, _ = copies(limit=1 << 30)
+    assert server.json("GET", "/v1/dial") == dial
+    assert server.move(0.5)[0] == 200
+    check_log(path)

@@ -1,0 +1,208 @@
+"""What is checked before the server listens, and where the dial stands then."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import warnings
+
+import pytest
+from click.testing import CliRunner
+from sklearn.linear_model import LogisticRegression
+
+from fairdial import FairBayes, InvalidInputError, MissingExtraError, ModelFileError
+from fairdial.datasets import make_gaussian
+from fairdial.serve.audit import AuditLog
+from fairdial.serve.command import serve
+from fairdial.serve.run import find_port, find_token, known_hosts, make_app, need_libraries
+
+
+@pytest.fixture
+def case(cases):
+    return cases("pipeline")
+
+
+def entries(path):
+    log = AuditLog(path, write=False)
+    found = log.entries(99)[::-1]
+    log.close()
+    return found
+
+
+# ---- the token ---------------------------------------------------------------------------------
+
+
+def test_without_a_token_nothing_is_served_unless_read_only(case, settings, monkeypatch):
+    monkeypatch.delenv("FAIRDIAL_TOKEN")
+    with pytest.raises(InvalidInputError, match=r"FAIRDIAL_TOKEN.*--read-only"):
+        settings(case)
+    assert settings(case, read_only=True, audit=None).audit is None
+
+
+@pytest.mark.parametrize("token", ["", "short", " with-spaces-around-it ", "ümlaut-in-the-token"])
+def test_a_token_that_is_none_is_refused_and_not_repeated(token):
+    with pytest.raises(InvalidInputError, match="NAME") as refused:
+        find_token("NAME", {"NAME": token})
+    assert not token or token not in str(refused.value)
+
+
+def test_the_token_comes_from_the_variable_that_is_named():
+    assert find_token("A", {"A": "x" * 16, "B": "y" * 16}) == "x" * 16
+
+
+# ---- where the dial stands ---------------------------------------------------------------------
+
+
+def test_the_first_start_records_where_the_dial_stands(case, settings, tmp_path):
+    settings(case)
+    settings(case)
+    (entry,) = entries(tmp_path / "audit.sqlite")
+    assert (entry.tolerance, entry.confidence, entry.who) == (0.1, None, "server")
+    assert entry.model == case.model.model_hash_
+
+
+def test_a_tolerance_counts_at_the_first_start_only(case, settings, tmp_path):
+    settings(case, tolerance=0.3)
+    settings(case, tolerance=0.4)
+    (entry,) = entries(tmp_path / "audit.sqlite")
+    assert entry.tolerance == 0.3
+
+
+def test_another_model_is_recorded_and_keeps_the_dial(case, cases, settings, tmp_path):
+    settings(case, tolerance=0.3)
+    settings(cases("network"))
+    first, second = entries(tmp_path / "audit.sqlite")
+    assert (second.reason, second.tolerance) == ("another model", 0.3)
+    assert second.model != first.model
+
+
+def test_a_higher_confidence_is_recorded(cases, settings, tmp_path):
+    case = cases("network")
+    settings(case, tolerance=0.6)
+    settings(case, confidence=0.9)
+    settings(case, confidence=0.8)  # the log's own is higher
+    _, second = entries(tmp_path / "audit.sqlite")
+    assert (second.tolerance, second.confidence) == (0.6, 0.9)
+
+
+def test_a_dial_that_cant_be_certified_is_refused_before_anything_is_recorded(
+    cases, settings, tmp_path
+):
+    case = cases("network")
+    with pytest.raises(InvalidInputError, match=r"can't be certified.*another `tolerance`"):
+        settings(case, tolerance=0.01, confidence=0.95)
+    assert entries(tmp_path / "audit.sqlite") == []
+    settings(case, tolerance=0.01)
+    with pytest.raises(InvalidInputError, match="`audit` of its own"):
+        settings(case, confidence=0.95)
+    assert len(entries(tmp_path / "audit.sqlite")) == 1
+
+
+def test_the_log_lies_beside_the_model_by_default(case, settings):
+    made = settings(case, audit=None)
+    assert made.audit == f"{case.folder}.audit.sqlite"
+    assert made.observed == f"{case.folder}.audit.sqlite.observed"
+    (case.folder.parent / f"{case.folder.name}.audit.sqlite").unlink()
+
+
+def test_a_read_only_server_writes_nothing_beside_the_model(case, settings, tmp_path):
+    made = settings(case, read_only=True, audit=None)
+    assert made.audit is None
+    assert made.observed.startswith(str(tmp_path))
+    with pytest.raises(InvalidInputError, match="`audit` must be a file"):
+        settings(case, read_only=True, audit=tmp_path / "none.sqlite")
+
+
+# ---- the model ---------------------------------------------------------------------------------
+
+
+def test_a_folder_without_a_model_is_refused(tmp_path, case, settings):
+    with pytest.raises(ModelFileError):
+        settings(type(case)(tmp_path, None, None, None))
+
+
+def test_a_model_must_be_calibrated(tmp_path, case, settings):
+    sample = make_gaussian(500, random_state=0)
+    model = FairBayes(LogisticRegression(), calibration=None)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model.fit(sample.X, sample.y, sensitive_features=sample.groups)
+    model.save(tmp_path / "model")
+    with pytest.raises(InvalidInputError, match="`model` must be calibrated"):
+        settings(type(case)(tmp_path / "model", None, None, None))
+
+
+def test_a_signature_is_asked_for(tmp_path, case, settings):
+    key, other = tmp_path / "key", tmp_path / "other"
+    key.write_bytes(b"k" * 32)
+    other.write_bytes(b"o" * 32)
+    case.model.save(tmp_path / "signed", key=key)
+    signed = type(case)(tmp_path / "signed", None, None, None)
+    make_app(settings(signed, key=key))
+    for wrong in (signed, case):
+        with pytest.raises(ModelFileError, match=r"manifest\.sig"):
+            settings(wrong, key=other)
+
+
+def test_a_model_that_is_replaced_meanwhile_is_not_served(tmp_path, cases, settings):
+    case = cases("pipeline")
+    case.model.save(tmp_path / "model")
+    made = settings(type(case)(tmp_path / "model", None, None, None))
+    cases("network").model.save(tmp_path / "model", overwrite=True)
+    with pytest.raises(InvalidInputError, match="`model` must stay the same"):
+        make_app(made)
+
+
+# ---- places ------------------------------------------------------------------------------------
+
+
+def test_a_port_that_is_taken_or_none_is_refused():
+    import socket
+
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        with pytest.raises(InvalidInputError, match="`host` and `port` must be free"):
+            find_port("127.0.0.1", taken.getsockname()[1])
+    for port in (-1, 1 << 16, "80", True):
+        with pytest.raises(InvalidInputError, match="`port`"):
+            find_port("127.0.0.1", port)
+    assert 0 < find_port("127.0.0.1", 0) < 1 << 16
+
+
+def test_names_are_checked_where_the_server_is_local_or_names_are_given():
+    local = ("localhost", "127.0.0.1", "[::1]")
+    for host in ("127.0.0.1", "localhost", "127.0.0.2"):
+        assert set(known_hosts(host, ())) == {*local, host}
+    assert set(known_hosts("::1", ())) == set(local)
+    assert known_hosts("0.0.0.0", ()) is None
+    assert set(known_hosts("0.0.0.0", ("dial.example",))) == {*local, "0.0.0.0", "dial.example"}
+
+
+# ---- the command -------------------------------------------------------------------------------
+
+
+def test_the_command_says_what_is_wrong_in_one_line(tmp_path, monkeypatch):
+    monkeypatch.setenv("FAIRDIAL_TOKEN", "x" * 20)
+    done = CliRunner().invoke(serve, [str(tmp_path / "nothing")])
+    assert done.exit_code == 2
+    assert "`folder` must be a model's folder" in done.output
+    assert "Traceback" not in done.output
+    monkeypatch.delenv("FAIRDIAL_TOKEN")
+    done = CliRunner().invoke(serve, [str(tmp_path / "nothing")])
+    assert "FAIRDIAL_TOKEN" in done.output
+
+
+def test_a_missing_library_is_named_with_what_to_install(monkeypatch):
+    monkeypatch.setitem(sys.modules, "prometheus_client", None)
+    with pytest.raises(MissingExtraError, match=r"pip install 'fairdial\[serve\]'"):
+        need_libraries()
+
+
+def test_the_command_is_there_without_the_servers_libraries():
+    code = (
+        "import sys, fairdial.serve.command\n"
+        "print(sorted({'fastapi', 'uvicorn', 'prometheus_client', 'torch'} & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
