@@ -1,4 +1,4 @@
-"""Set the project up and run its chores: ``python3 run.py demo|test|lint|fmt|peers|clean``.
+"""Set the project up and run its chores: ``python3 run.py demo|test|docs|lint|fmt|peers|clean``.
 
 Needs nothing but Python 3.11 or newer. The first run makes ``.venv`` and installs the project in
 it with the versions of ``constraints.txt``; later runs find its stamp and start at once.
@@ -21,6 +21,8 @@ from pathlib import Path
 OLDEST = (3, 11)
 ROOT = Path(__file__).resolve().parent
 CACHES = (".mypy_cache", ".pytest_cache", ".ruff_cache", ".hypothesis", "build", "dist")
+PAGES = "docs/_build/html"
+GENERATED = ("docs/_build", "docs/gallery", "docs/api/generated", "docs/api/backreferences")
 ONE_THREAD = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
 
 
@@ -61,7 +63,7 @@ class Environment:
 
 MAIN = Environment(
     ".venv",
-    ("-e", ".[all,test]", "-c", "constraints.txt"),
+    ("-e", ".[all,test,docs]", "-c", "constraints.txt"),
     ("pyproject.toml", "constraints.txt"),
 )
 PEERS = Environment(
@@ -169,9 +171,17 @@ def lint() -> None:
     step("mypy", python, "-m", "mypy")
 
 
+def docs() -> None:
+    """The documentation, with a warning as an error; examples run."""
+    sphinx = (MAIN.python, "-m", "sphinx", "--builder", "html", "--fail-on-warning", "--keep-going")
+    trees = ("--doctree-dir", "docs/_build/doctrees", "--quiet")
+    step("documentation", *sphinx, *trees, "docs", PAGES, variables=ONE_THREAD)
+    print(f"Open {PAGES}/index.html; it needs no network.")
+
+
 def clean() -> None:
     """Remove what the chores made."""
-    for folder in (MAIN.folder, PEERS.folder, *CACHES):
+    for folder in (MAIN.folder, PEERS.folder, *CACHES, *GENERATED):
         shutil.rmtree(ROOT / folder, ignore_errors=True)
         (ROOT / f"{folder}.lock").unlink(missing_ok=True)
     for top in ("src", "tests", "examples", "scripts", "benchmarks"):
@@ -186,7 +196,7 @@ def main() -> None:
         description="The project's chores.",
         epilog="Further arguments go to the demo, or to pytest: run.py test -k layers",
     )
-    parser.add_argument("chore", choices=["demo", "test", "lint", "fmt", "peers", "clean"])
+    parser.add_argument("chore", choices=["demo", "test", "docs", "lint", "fmt", "peers", "clean"])
     given, rest = parser.parse_known_args()
     if rest and given.chore not in ("demo", "test"):
         parser.error(f"{given.chore} takes no further arguments, got {' '.join(rest)}")
@@ -202,6 +212,8 @@ def main() -> None:
         find_browser()
         together = ("-n", "auto", "--dist", "worksteal")  # as many processes as processors
         step("pytest", python, "-m", "pytest", *together, *rest, variables=ONE_THREAD)
+    elif given.chore == "docs":
+        docs()
     elif given.chore == "lint":
         lint()
     elif given.chore == "fmt":

@@ -111,5 +111,5 @@ def test_torch_is_pinned():
 
 def test_whatever_the_tests_install_is_pinned():
     extras = PROJECT["optional-dependencies"]
-    direct = [*PROJECT["dependencies"], *extras["plot"], *extras["test"]]
+    direct = [*PROJECT["dependencies"], *extras["plot"], *extras["test"], *extras["docs"]]
     assert {name.split(">=")[0].split("[")[0] for name in direct} <= set(constraints())

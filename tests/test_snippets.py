@@ -1,17 +1,25 @@
-"""The Python of the documents runs, and their links lead somewhere."""
+"""The Python of the documents and the examples run, and links lead somewhere."""
 
 from __future__ import annotations
 
 import re
+import runpy
 import warnings
 from pathlib import Path
 
 import matplotlib as mpl
+import matplotlib.pyplot as plt
 import pytest
 
 ROOT = Path(__file__).parent.parent
-DOCUMENTS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("benchmarks/*.md")])
+DOCUMENTS = sorted(
+    document
+    for pattern in ("*.md", "docs/**/*.md", "benchmarks/*.md")
+    for document in ROOT.glob(pattern)
+    if "_build" not in document.parts
+)
 NAMES = [str(document.relative_to(ROOT)) for document in DOCUMENTS]
+EXAMPLES = sorted(ROOT.glob("docs/examples/*.py"))
 WITH_CODE = [d for d in DOCUMENTS if "```python" in d.read_text(encoding="utf-8")]
 
 
@@ -26,6 +34,15 @@ def test_the_snippets_of_a_document_run_one_after_the_other(document: Path) -> N
         with warnings.catch_warnings():
             warnings.simplefilter("error")
             exec(code, names)
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda e: e.stem)
+def test_an_example_runs(example: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(tmp_path)  # what it writes by relative names
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        runpy.run_path(str(example), run_name="__main__")
+    plt.close("all")
 
 
 def anchors(document: Path) -> set[str]:

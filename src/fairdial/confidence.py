@@ -218,7 +218,14 @@ def _hoeffding_margin(counts: tuple[int, ...], level: float) -> float:
 def smallest_tolerance(
     counts: tuple[int, int], alpha: float, inner: float, family: int | None = None
 ) -> float:
-    """The smallest tolerance, to four digits, that a gap ``inner`` can certify; inf: none."""
+    """The smallest tolerance, to four digits, that a gap ``inner`` can certify; inf: none.
+
+    Examples
+    --------
+    >>> from fairdial.confidence import smallest_tolerance
+    >>> smallest_tolerance((5000, 5000), 0.05, 0.02)
+    0.0366
+    """
     low, most = math.floor(inner / RESOLUTION), round(1 / RESOLUTION)
     high = most
     if exceedance(counts, 1.0, inner, family) > alpha:
@@ -236,6 +243,12 @@ def rows_needed(rows: int, margin: float, room: float) -> int | None:
     """About how many rows bring a margin down to ``room``: it falls with their square root.
 
     None where no number of rows does.
+
+    Examples
+    --------
+    >>> from fairdial.confidence import rows_needed
+    >>> rows_needed(1000, margin=0.06, room=0.03)
+    4200
     """
     if not (room > 0 and math.isfinite(margin)):
         return None

@@ -371,7 +371,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
 
         Returns
         -------
-        array of shape (n, n_features_out_)
+        array of shape (n, ``n_features_out_``)
             Finite float32 numbers, row after row in memory.
         """
         check_is_fitted(self)

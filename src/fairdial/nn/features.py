@@ -125,7 +125,7 @@ class ResNetEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         return self
 
     def transform(self, X: Pictures) -> Features:
-        """(n, n_features_out_) features."""
+        """(n, ``n_features_out_``) features."""
         check_is_fitted(self, "net_")
         pictures = _checked(X)
 

@@ -144,7 +144,7 @@ def write_page(
 ) -> Path:
     """Write the page of a model as one HTML file that works offline.
 
-    The parameters are those of :func:`fairdial.serve.page_data.page_data`; what can be read from
+    The parameters are those of ``fairdial.serve.page_data.page_data``; what can be read from
     the file is said there. The file appears whole or not at all.
 
     Examples

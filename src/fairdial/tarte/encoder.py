@@ -190,7 +190,7 @@ class TarteEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
 
         Returns
         -------
-        array of shape (n, n_features_out_)
+        array of shape (n, ``n_features_out_``)
             Float32 numbers.
         """
         check_is_fitted(self)
