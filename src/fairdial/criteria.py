@@ -4,7 +4,8 @@ A :class:`Rate` is a selection rate over the rows that count for it. Moving grou
 one unit where its threshold stands at logit ``z`` costs ``p_a * inverse(z)`` of expected accuracy,
 with ``p_a`` the share of all rows that belong to the group and count. Every threshold formula of
 the paper is one link, ``threshold_a = link(t_a / p_a)``, for a multiplier vector ``t`` over the
-groups that sums to 0; the paper's sign ``2a - 1`` is the case of two groups, ``t * (-1, +1)``.
+groups that sums to 0; the paper's sign ``2a - 1`` is the case of two groups, ``t * (-1, +1)``. The
+thresholds are logits (eq:fairbayes_general_logit), not probabilities (eq:fairbayes_general_eta).
 
 A :class:`Criterion` is one or two rates (two: later) and how their spread over groups is measured.
 Both are plain records: the whole zoo is on this page.
@@ -89,7 +90,7 @@ def _dp_inverse(z: Any) -> Any:
     return np.tanh(z / 2.0)
 
 
-def _tpr_link(u: Any) -> Any:  # eq:gamma_eop
+def _tpr_link(u: Any) -> Any:  # eq:gamma_eop, eq:tau_eop
     return -np.log1p(-u)
 
 
@@ -101,7 +102,7 @@ def _tpr_inverse(z: Any) -> Any:
     return -np.expm1(-z)
 
 
-def _fpr_link(u: Any) -> Any:  # eq:gamma_pe
+def _fpr_link(u: Any) -> Any:  # eq:gamma_pe, eq:tau_pe
     return np.log1p(u)
 
 
@@ -155,6 +156,7 @@ class Criterion:
         return self.name
 
 
+# Rates that are to be equal: eq:dp, eq:eop, eq:pe.
 DEMOGRAPHIC_PARITY = Criterion("demographic_parity", (SELECTION,))
 EQUAL_OPPORTUNITY = Criterion(
     "equal_opportunity", (TRUE_POSITIVE,), aliases=("true_positive_rate_parity",)

@@ -553,7 +553,7 @@ def frontier_from_data(data: dict[str, Any]) -> Frontier:
 def decide(
     logits: NDArray[np.floating[Any]], codes: NDArray[np.integer[Any]], thresholds: Floats
 ) -> NDArray[np.bool_]:
-    """``logits > thresholds[codes]`` in pieces that stay in the cache; NaN is refused."""
+    """``logits > thresholds[codes]``, eq:f_erm, in pieces that fit the cache; NaN is refused."""
     decisions = np.empty(len(logits), np.bool_)
     with np.errstate(over="ignore"):
         limits = thresholds.astype(logits.dtype)

@@ -1,7 +1,8 @@
 """The path of the dial: every state between "most accurate" and "most equal", for any K.
 
-Under ``gap <= tolerance`` the most accurate group thresholds clip each group's free rate (threshold
-0) into a band ``[floor, ceiling]``. Holding the floor at level ``l`` costs ``G(l)``, the sum over
+Under ``gap <= tolerance`` (eq:fair-bayesoptimal-classifier; the gap counted on rows:
+eq:ddp_general) the most accurate group thresholds clip each group's free rate (threshold 0) into a
+band ``[floor, ceiling]``. Holding the floor at level ``l`` costs ``G(l)``, the sum over
 the groups below ``l`` of their price at that level; holding the ceiling at ``u`` costs ``H(u)``
 likewise. At the optimum ``G(l) = H(u) = T``, the price of one unit of tolerance. With two groups
 ``T`` is the paper's ``|t|`` and the path is the paper's family ``f_t`` (eq:fairbayes).
@@ -179,7 +180,7 @@ class States(ABC):
     def first_within(self, tolerances: Floats) -> tuple[Indices, NDArray[np.bool_]]:
         """First state within each tolerance; where none is, the one with the smallest gap.
 
-        The first state is the one with the least |t|: eq:t_approx.
+        The first state is the one with the least |t|: eq:t, eq:t_approx.
         """
         best = self._negative_best
         states = best.searchsorted(-tolerances, side="left")

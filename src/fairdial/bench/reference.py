@@ -73,7 +73,7 @@ class Reference:
         return np.asarray((np.asarray(points, np.float64) - self.low) / self.span, np.float64)
 
     def hv(self, points: ArrayLike, steps: float | None = None) -> float:
-        """Area up to (-1/(N-1), 1+1/(N-1)); more is better."""
+        """Area up to (-1/(N-1), 1+1/(N-1)), eq:ref_point; more is better."""
         shift = 1 / (steps or self.steps)
         return _area(self.normalise(points), np.array([-shift, 1 + shift]))
 

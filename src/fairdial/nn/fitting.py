@@ -307,7 +307,11 @@ def dial_figures(logits: NDArray[Any], held: Held, by: str = "dial") -> dict[str
 def interval_figures(
     logits: NDArray[Any], codes: NDArray[Any], fairest: NDArray[Any], frontier: Frontier
 ) -> dict[str, float]:
-    """Rows between 0 and the fairest thresholds, and what they are worth (eq:acc_dep)."""
+    """Rows between 0 and the fairest thresholds, and what they are worth (eq:acc_dep).
+
+    By thm:threshold_shift_error, for rules of the form eq:f_thm, of which the path's are
+    (cor:applicability), that is what the strictest position of the dial costs.
+    """
     z, tau = logits.astype(np.float64), fairest[codes]
     inside = (z > np.minimum(0.0, tau)) & (z <= np.maximum(0.0, tau))
     worth = np.abs(np.tanh(z / 2.0))  # |2 eta - 1|

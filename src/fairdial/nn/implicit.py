@@ -1,8 +1,11 @@
 """The fairest setting t(Z) and its gradient (thm:ift_t).
 
 ``phi(Z, t)`` is the disparity of two groups with indicators replaced by sigmoids (eq:phi). It
-falls strictly in ``t``, so ``phi(Z, t) = 0`` has one root, found here in float64 by Newton steps
-within a bracket; its gradient is that of the implicit function theorem.
+falls strictly in ``t``, so ``phi(Z, t) = 0`` has one root (lem:t), found here in float64 by Newton
+steps within a bracket; its gradient is that of the implicit function theorem. What that assumes
+holds for the three links (cor:applicability_4.2): sigmoids rise strictly (assum:psi), thresholds
+are continuous (assum:continuity), one rises with ``t`` and the other falls
+(assum:monotonicity), and at the ends of their domain they part the groups (assum:separation).
 """
 
 from __future__ import annotations

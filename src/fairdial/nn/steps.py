@@ -155,7 +155,7 @@ class BilevelStep(Step):
     aux_rate : float
         Of the auxiliary variable ("step": as it is; "scaled": over the largest curvature).
     theta : float
-        Moving-average parameter of h; 1 is the raw hypergradient.
+        Moving-average parameter of h (eq:h); 1 is the raw hypergradient.
     average_first : bool
         Whether h takes the new direction in before the outer step, not after as in the paper.
     outer_optimizer, inner_optimizer : {"adam", "sgd"}
