@@ -97,6 +97,18 @@ sphinx_gallery_conf = {
     "write_computation_times": False,
 }
 
+
+def remove_leftovers() -> None:
+    """Pages that an earlier build made for examples and names that are no more."""
+    shutil.rmtree(DOCS / "api" / "generated", ignore_errors=True)
+    known = {path.stem for path in (DOCS / EXAMPLES).glob("*.py")} | {"index"}
+    for page in (DOCS / GALLERY).glob("*.rst"):
+        if page.stem not in known:
+            page.unlink()
+
+
+remove_leftovers()
+
 # ---- how it looks -------------------------------------------------------------------------------
 
 html_theme = "pydata_sphinx_theme"
