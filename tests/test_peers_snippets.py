@@ -1,0 +1,65 @@
+"""The snippets of docs/peers.md run: fairdial's always, those of other libraries where installed."""
+
+from __future__ import annotations
+
+import logging
+import re
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+DOCUMENT = Path(__file__).resolve().parents[1] / "docs" / "peers.md"
+TEXT = DOCUMENT.read_text(encoding="utf-8")
+PEERS = {"fairlearn": "fairlearn", "aif360": "AIF360", "oxonfair": "OxonFair"}  # module: section
+
+
+def snippets(section: str | None) -> Iterator[str]:
+    """The snippets of a section; None: those before the first one."""
+    found = re.split(r"^## (.*)$", TEXT, flags=re.MULTILINE)
+    parts = dict(zip([None, *found[1::2]], found[::2], strict=True))
+    yield from re.findall(r"```python\n(.*?)```", parts[section], flags=re.DOTALL)
+
+
+def needs(code: str) -> set[str]:
+    """The other libraries that a snippet imports."""
+    return {module for module in PEERS if re.search(rf"^(from|import) {module}\b", code, re.M)}
+
+
+def start() -> dict[str, Any]:
+    names: dict[str, Any] = {"__name__": "snippet"}
+    for code in snippets(None):
+        exec(code, names)
+    return names
+
+
+def test_every_section_shows_its_library() -> None:
+    for module, section in PEERS.items():
+        assert {module} in map(needs, snippets(section))
+    assert not any(map(needs, snippets(None)))
+
+
+def test_the_snippets_of_fairdial_run() -> None:
+    for section in PEERS.values():
+        names = start()
+        for code in snippets(section):
+            if not needs(code):
+                exec(code, names)
+
+
+@pytest.mark.parametrize("module", PEERS)
+def test_the_snippets_of_a_library_run_and_keep_the_tolerance_roughly(module: str) -> None:
+    pytest.importorskip(module, reason=f"{module} is not installed")
+    names = start()
+    logging.disable(logging.WARNING)  # what they tell when imported
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            for code in snippets(PEERS[module]):
+                exec(code, names)
+    finally:
+        logging.disable(logging.NOTSET)
+    test = names["test"]
+    assert names["gap"](test.y, names["theirs"], sensitive_features=test.groups) < 0.15
