@@ -335,7 +335,7 @@ def test_an_interrupted_training_ends_with_130_and_saves_nothing(place: Path) ->
     time.sleep(0.5)
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=120)
-    # Python ends by the signal itself if it was in exec(text) then, as imports often are: 130 in a shell
+    # Python ends by the signal itself if it was in exec(text), as imports are: 130 in a shell
     assert process.returncode in (130, -signal.SIGINT), err
     assert err.strip() == "Interrupted: nothing was written."
     assert out == ""

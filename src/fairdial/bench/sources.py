@@ -80,7 +80,7 @@ SOURCES = {
     "celeba": Source(_celeba, paper=True, pictures=True),
     "utkface": Source(_utkface, paper=True, pictures=True),
 }
-SAMPLE_SEED = 0
+SAMPLE_SEED, FEW_SEED = 0, 1
 
 
 def check_sources(names: Iterable[str]) -> None:
@@ -99,7 +99,7 @@ class Parts(NamedTuple):
     fit: Dataset  # training and validation rows
     validation: float  # share of them that early stopping looks at
     calibration: Dataset
-    test: SealedRows
+    test: SealedRows  # those that the figures are from
 
 
 class SealedRowsError(FairdialError):
@@ -130,29 +130,59 @@ class SealedRows:
         return self._read()
 
 
-def split(name: str, seed: int, rows: int | None = None) -> Parts:
-    """The paper's split of a data set, with the test rows sealed."""
-    data = _sample(SOURCES[name].load(), rows)
-    parts = data.paper_split(seed)
-    fit = Dataset(
-        _joined(parts.train.X, parts.validation.X),
-        np.concatenate([parts.train.y, parts.validation.y]),
-        np.concatenate([parts.train.groups, parts.validation.groups]),
-        name=name,
-    )
-    share = len(parts.validation) / len(fit)
+def split(
+    name: str,
+    seed: int,
+    rows: int | None = None,
+    *,
+    train_rows: int | None = None,
+    evaluate: str = "test",
+) -> Parts:
+    """The paper's split of a data set, with the rows sealed that the figures are from.
+
+    Those are the test rows; for exploration (``evaluate="validation"``) the validation rows, and
+    early stopping then gets a part of the training rows instead.
+    """
+
+    def parts_of() -> Any:
+        return _sample(SOURCES[name].load(), rows).paper_split(seed)
+
+    parts = parts_of()
+    share = len(parts.validation) / (len(parts.train) + len(parts.validation))
+    fit = parts.train if evaluate == "validation" else join_rows(parts.train, parts.validation)
+    if train_rows is not None:
+        fit = _few(fit, train_rows, seed)
     calibration = parts.calibration
     if isinstance(calibration.X, pd.DataFrame):
         calibration = Dataset(calibration.X.copy(), calibration.y, calibration.groups, name=name)
-
-    def read() -> Dataset:
-        return _sample(SOURCES[name].load(), rows).paper_split(seed).test
-
-    return Parts(fit, share, calibration, SealedRows(read))
+    return Parts(fit, share, calibration, SealedRows(lambda: getattr(parts_of(), evaluate)))
 
 
-def _joined(first: pd.DataFrame | Pictures, second: pd.DataFrame | Pictures) -> Any:
-    return first.join(second) if isinstance(first, Pictures) else pd.concat([first, second])
+def join_rows(first: Dataset, second: Dataset) -> Dataset:
+    """The rows of both."""
+    X: Any = (
+        first.X.join(second.X) if isinstance(first.X, Pictures) else pd.concat([first.X, second.X])
+    )
+    return Dataset(
+        X,
+        np.concatenate([first.y, second.y]),
+        np.concatenate([first.groups, second.groups]),
+        name=first.name,
+    )
+
+
+def take(data: Dataset, places: Any) -> Dataset:
+    """Some rows, by position."""
+    X: Any = data.X[places] if isinstance(data.X, Pictures) else data.X.iloc[places]
+    return Dataset(X, data.y[places], data.groups[places], name=data.name)
+
+
+def _few(data: Dataset, most: int, seed: int) -> Dataset:
+    """At most so many rows of each group, drawn by the split's seed."""
+    rng = np.random.default_rng([FEW_SEED, seed])
+    parts = [np.flatnonzero(data.groups == group) for group in np.unique(data.groups)]
+    kept = [rng.permutation(part)[:most] for part in parts]
+    return take(data, np.sort(np.concatenate(kept)))
 
 
 def _sample(data: Dataset, rows: int | None) -> Dataset:

@@ -21,7 +21,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 
 from fairdial.bench.estimators import ESTIMATORS
-from fairdial.bench.sources import Parts, find_weights, split
+from fairdial.bench.sources import Parts, find_weights, join_rows, split, take
 from fairdial.bench.store import code_version
 from fairdial.criteria import criterion as find_criterion
 from fairdial.datasets import Dataset, Pictures
@@ -40,6 +40,8 @@ from fairdial.sweeping import count_cells, count_selected, sweep
 
 CURVE = 200  # states of a swept dial that are counted on test rows
 PICTURE_C = 1e-3  # regularisation of logistic regression on 768 features
+INIT_STEP = 100_003  # between the seeds of a split's initialisations
+FOLDS = 5  # of cross-fitting
 PACKAGES = ("fairdial", "numpy", "scipy", "scikit-learn", "pandas", "torch")
 Indices = NDArray[np.intp]
 
@@ -103,11 +105,16 @@ def make_model(config: dict[str, Any], parts: Parts) -> Any:
     """The estimator of a trial; all methods of a seed share rows, weights and batch order."""
     method = config["method"]
     kind = ESTIMATORS[method["estimator"]]
-    seed = config["seed"] + method["seed_offset"]
+    seed = config["seed"] + method["seed_offset"] + INIT_STEP * config.get("init", 0)
     arguments: dict[str, Any] = {}
     pictures = isinstance(parts.fit.X, Pictures)
     if method["scorer"] is not None:
-        arguments["estimator"] = _scorer(method["scorer"], seed, pictures=pictures)
+        named = method["scorer"]
+        scorers = [
+            _scorer(name, method, seed, parts)
+            for name in ([named] if isinstance(named, str) else named)
+        ]
+        arguments["estimator"] = scorers[0] if isinstance(named, str) else scorers
     else:
         place = "estimator" if method["estimator"] == "FairBayes" else "network"
         network = kind._default_network() if issubclass(kind, FamilyClassifier) else Network()
@@ -117,10 +124,9 @@ def make_model(config: dict[str, Any], parts: Parts) -> Any:
                 method["estimator"].lower(), config["dataset"], inputs=inputs
             )
             network = arguments[place]
-        if pictures:
-            _see_pictures(network, method["pictures"])
-        network.set_params(validation=parts.validation, **_tuples(method["network"]))
-        arguments[place] = network
+        arguments[place] = _prepare(network, method, parts)
+    if method.get("calibration") == "crossed":
+        arguments["cv"] = FOLDS
     if method["estimator"] in ("EPO", "FairBiNN"):
         arguments["n_settings"] = config["settings"]
     if method["estimator"] == "YOTO":
@@ -134,16 +140,23 @@ def _tuples(values: dict[str, Any]) -> dict[str, Any]:
     return {k: tuple(v) if isinstance(v, list) else v for k, v in values.items()}
 
 
-def _see_pictures(network: Network, way: str) -> None:
-    """Put a ResNet-18 before a network, or into it."""
-    if way == "tuned":
-        network.set_params(trunk=torch_module("resnet").ResNet18(find_weights()))
-    else:
-        network.set_params(encoder=torch_module("features").ResNetEncoder(find_weights()))
+def _prepare(network: Network, method: dict[str, Any], parts: Parts) -> Network:
+    """A network as the plan wants it: before or in it, where rows are pictures, a ResNet-18."""
+    if isinstance(parts.fit.X, Pictures):
+        if method["pictures"] == "tuned":
+            network.set_params(trunk=torch_module("resnet").ResNet18(find_weights()))
+        else:
+            network.set_params(encoder=torch_module("features").ResNetEncoder(find_weights()))
+    elif method.get("encoder"):
+        network.set_params(encoder=TableEncoder(**method["encoder"]))
+    network.set_params(validation=parts.validation, **_tuples(method["network"]))
+    return network
 
 
-def _scorer(name: str, seed: int, *, pictures: bool) -> Any:
-    if pictures:
+def _scorer(name: str, method: dict[str, Any], seed: int, parts: Parts) -> Any:
+    if name == "network":
+        return _prepare(Network(), method, parts)
+    if isinstance(parts.fit.X, Pictures):
         encoder = torch_module("features").ResNetEncoder(find_weights())
         last = (
             HistGradientBoostingClassifier(random_state=seed)
@@ -153,7 +166,8 @@ def _scorer(name: str, seed: int, *, pictures: bool) -> Any:
         return make_pipeline(encoder, last)
     if name == "gradient boosting":
         return HistGradientBoostingClassifier(categorical_features="from_dtype", random_state=seed)
-    return make_pipeline(TableEncoder(), LogisticRegression(max_iter=1000))
+    encoder = TableEncoder(**method.get("encoder", {}))
+    return make_pipeline(encoder, LogisticRegression(max_iter=1000))
 
 
 # ---- what is counted ---------------------------------------------------------------------------
@@ -198,13 +212,24 @@ class Counter:
 
 
 def _study(config: dict[str, Any]) -> dict[str, Any]:
-    parts = split(config["dataset"], config["seed"], config["rows"])
+    parts = split(
+        config["dataset"],
+        config["seed"],
+        config["rows"],
+        train_rows=config.get("train_rows"),
+        evaluate=config.get("evaluate", "test"),
+    )
     model = make_model(config, parts)
+    fit, held, calibration = parts.fit, parts.calibration, config["method"].get("calibration")
     clock = Clock()
-    model.fit(parts.fit.X, parts.fit.y, sensitive_features=parts.fit.groups)
+    if calibration == "crossed":
+        fit = join_rows(fit, held)
+    model.fit(fit.X, fit.y, sensitive_features=fit.groups)
     clock.lap("fit")
-    held = parts.calibration
-    model.calibrate(held.X, held.y, sensitive_features=held.groups)
+    if calibration == "pooled":
+        held = join_rows(held, take(fit, model.validation_rows_))
+    if calibration != "crossed":
+        model.calibrate(held.X, held.y, sensitive_features=held.groups)
     clock.lap("calibrate")
     frontier = model.frontier_
     own = own_states(model, config["settings"])
@@ -230,7 +255,11 @@ def _study(config: dict[str, Any]) -> dict[str, Any]:
     clock.lap("evaluate")
     result = {
         "groups": [str(group) for group in frontier.groups],
-        "rows": {"calibration": frontier.rows.tolist(), "test": counter.rows},
+        "rows": {
+            "train": round(len(fit) * (1 - parts.validation)),
+            "calibration": frontier.rows.tolist(),
+            "test": counter.rows,
+        },
         "states": [counted[state] | {"state": int(state)} for state in states],
         "points": [int(state) for state in own],
         "curve": [int(state) for state in curve],

@@ -5,9 +5,10 @@ from __future__ import annotations
 import importlib
 from functools import partial
 from numbers import Integral, Real
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+import pandas as pd
 from scipy.sparse import issparse
 from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
@@ -15,7 +16,7 @@ from sklearn.utils import check_random_state
 from fairdial._validation import check_choice, check_count, check_fraction
 from fairdial.criteria import criterion as find_criterion
 from fairdial.errors import InterruptedWarning, InvalidInputError, MissingExtraError, warn
-from fairdial.methods.rows import FitRows, hold_out
+from fairdial.methods.rows import FitRows, Rows, hold_out
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -233,8 +234,20 @@ def prepare_fit(model: DialClassifier, network: Network, rows: FitRows) -> tuple
     return fitting.prepare(network, data, find_criterion(model.criterion), encoder), seed
 
 
-def fit_scorer(model: DialClassifier, network: Network, rows: FitRows, make_step: Any) -> None:
-    """Train one network on the training rows of a fit; sets what the estimator has learned.
+class Trained(NamedTuple):
+    """A network that was trained: what scores, and how training went."""
+
+    scorer: Any
+    net: Any
+    history: pd.DataFrame
+    best_epoch: int
+    validation: Rows  # rows that early stopping looked at
+
+
+def train_network(
+    model: DialClassifier, network: Network, rows: FitRows, make_step: Any
+) -> Trained:
+    """Train one network on the training rows of a fit.
 
     ``make_step(net, shares, steps_per_epoch)`` is the method.
     """
@@ -251,10 +264,19 @@ def fit_scorer(model: DialClassifier, network: Network, rows: FitRows, make_step
         checkpoint=network.checkpoint,
     )
     tell_interruption(fitted)
-    model.net_, model.encoder_, model.history_ = fitted.net, prepared.encoder, fitted.history
-    model.best_epoch_ = fitted.best_epoch[0]
+    scorer = scoring.NetScorer(fitted.net, prepared.encode)
+    held = prepared.data.validation
+    return Trained(scorer, fitted.net, fitted.history, fitted.best_epoch[0], held)
+
+
+def fit_scorer(model: DialClassifier, network: Network, rows: FitRows, make_step: Any) -> None:
+    """Train one network, and set what the estimator has learned."""
+    trained = train_network(model, network, rows, make_step)
+    model.scorer_, model.net_ = trained.scorer, trained.net
+    model.encoder_ = trained.scorer.encode.encoder
+    model.history_, model.best_epoch_ = trained.history, trained.best_epoch
+    model.validation_rows_ = trained.validation
     model.trained_groups_ = rows.names
-    model.scorer_ = scoring.NetScorer(fitted.net, prepared.encode)
 
 
 def tell_interruption(fitted: Any) -> None:
