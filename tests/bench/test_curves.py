@@ -234,7 +234,7 @@ def test_the_common_grid_has_a_frame_a_tolerance():
     (panel,) = read_study(plan, records(plan)).panels
     found = at_tolerances(panel, 1)
     assert tuple(found) == plan.tolerances
-    assert found[0.1].loc[5, "B"] == panel.trials["B", 5].grid[2, 1]
+    assert found[0.1].loc[5, "B"] == panel.trials["B", 5, 0].grid[2, 1]
 
 
 # ---- studies -----------------------------------------------------------------------------------

@@ -324,7 +324,7 @@ def at_tolerances(panel: Panel, column: int) -> dict[float, pd.DataFrame]:
 
 def reached(values: pd.DataFrame, panel: Panel, method: str) -> tuple[int, int]:
     """Seeds that reached a gap, of those that were run."""
-    return int(values[method].notna().sum()), len(panel.of(method))
+    return int(values[method].notna().sum()), len({trial.seed for trial in panel.of(method)})
 
 
 # ---- whether tolerances held -------------------------------------------------------------------

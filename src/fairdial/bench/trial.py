@@ -15,6 +15,7 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.linear_model import LogisticRegression
@@ -101,6 +102,19 @@ def _one_thread() -> None:
 # ---- the model ---------------------------------------------------------------------------------
 
 
+def read_parts(config: dict[str, Any]) -> Parts:
+    """The rows of a trial, as its method takes them."""
+    parts = split(
+        config["dataset"],
+        config["seed"],
+        config["rows"],
+        train_rows=config.get("train_rows"),
+        evaluate=config.get("evaluate", "test"),
+    )
+    frozen = isinstance(parts.fit.X, Pictures) and config["method"]["pictures"] == "frozen"
+    return encode_pictures(parts) if frozen else parts
+
+
 def make_model(config: dict[str, Any], parts: Parts) -> Any:
     """The estimator of a trial; all methods of a seed share rows, weights and batch order."""
     method = config["method"]
@@ -119,7 +133,7 @@ def make_model(config: dict[str, Any], parts: Parts) -> Any:
         place = "estimator" if method["estimator"] == "FairBayes" else "network"
         network = kind._default_network() if issubclass(kind, FamilyClassifier) else Network()
         if method["settings"] == "paper":
-            inputs = None if pictures else TableEncoder().fit(parts.fit.X).n_features_out_
+            inputs = None if pictures else _inputs(parts)
             arguments = paper_settings(
                 method["estimator"].lower(), config["dataset"], inputs=inputs
             )
@@ -135,18 +149,24 @@ def make_model(config: dict[str, Any], parts: Parts) -> Any:
     return kind(criterion=config["criterion"], calibration=None, random_state=seed, **arguments)
 
 
+def _inputs(parts: Parts) -> int:
+    """How many features a network sees."""
+    if parts.encoded:
+        return int(parts.fit.X.shape[1])
+    return TableEncoder().fit(parts.fit.X).n_features_out_
+
+
 def _tuples(values: dict[str, Any]) -> dict[str, Any]:
     """TOML and JSON have lists only."""
     return {k: tuple(v) if isinstance(v, list) else v for k, v in values.items()}
 
 
 def _prepare(network: Network, method: dict[str, Any], parts: Parts) -> Network:
-    """A network as the plan wants it: before or in it, where rows are pictures, a ResNet-18."""
+    """A network as the plan wants it."""
     if isinstance(parts.fit.X, Pictures):
-        if method["pictures"] == "tuned":
-            network.set_params(trunk=torch_module("resnet").ResNet18(find_weights()))
-        else:
-            network.set_params(encoder=torch_module("features").ResNetEncoder(find_weights()))
+        network.set_params(trunk=torch_module("resnet").ResNet18(find_weights()))
+    elif parts.encoded:
+        network.set_params(encoder=None)
     elif method.get("encoder"):
         network.set_params(encoder=TableEncoder(**method["encoder"]))
     network.set_params(validation=parts.validation, **_tuples(method["network"]))
@@ -156,18 +176,34 @@ def _prepare(network: Network, method: dict[str, Any], parts: Parts) -> Network:
 def _scorer(name: str, method: dict[str, Any], seed: int, parts: Parts) -> Any:
     if name == "network":
         return _prepare(Network(), method, parts)
-    if isinstance(parts.fit.X, Pictures):
-        encoder = torch_module("features").ResNetEncoder(find_weights())
-        last = (
-            HistGradientBoostingClassifier(random_state=seed)
-            if name == "gradient boosting"
-            else LogisticRegression(C=PICTURE_C, max_iter=1000)
-        )
-        return make_pipeline(encoder, last)
     if name == "gradient boosting":
-        return HistGradientBoostingClassifier(categorical_features="from_dtype", random_state=seed)
+        trees = {"categorical_features": "from_dtype", "random_state": seed}
+        return HistGradientBoostingClassifier(**trees)
+    if parts.encoded:
+        return LogisticRegression(C=PICTURE_C, max_iter=1000)
     encoder = TableEncoder(**method.get("encoder", {}))
     return make_pipeline(encoder, LogisticRegression(max_iter=1000))
+
+
+def encode_pictures(parts: Parts) -> Parts:
+    """Pictures as features of a ResNet-18 that was adapted to the training pictures alone.
+
+    All methods of a split have the same, from the cache; it takes no part of their time.
+    """
+    encoder = torch_module("features").ResNetEncoder(find_weights())
+    encoder.fit(parts.fit.X[np.flatnonzero(~parts.validation)])
+
+    def encode(rows: Dataset) -> Dataset:
+        return Dataset(pd.DataFrame(encoder.transform(rows.X)), rows.y, rows.groups, name=rows.name)
+
+    return Parts(
+        encode(parts.fit),
+        parts.validation,
+        encode(parts.calibration),
+        parts.test.then(encode),
+        key=f"{parts.key}-{encoder.key_[:16]}",
+        encoded=True,
+    )
 
 
 # ---- what is counted ---------------------------------------------------------------------------
@@ -212,13 +248,7 @@ class Counter:
 
 
 def _study(config: dict[str, Any]) -> dict[str, Any]:
-    parts = split(
-        config["dataset"],
-        config["seed"],
-        config["rows"],
-        train_rows=config.get("train_rows"),
-        evaluate=config.get("evaluate", "test"),
-    )
+    parts = read_parts(config)
     model = make_model(config, parts)
     fit, held, calibration = parts.fit, parts.calibration, config["method"].get("calibration")
     clock = Clock()
@@ -254,9 +284,10 @@ def _study(config: dict[str, Any]) -> dict[str, Any]:
     }
     clock.lap("evaluate")
     result = {
+        "data": parts.key,
         "groups": [str(group) for group in frontier.groups],
         "rows": {
-            "train": round(len(fit) * (1 - parts.validation)),
+            "train": len(fit) - int(parts.validation.sum()),
             "calibration": frontier.rows.tolist(),
             "test": counter.rows,
         },
@@ -344,7 +375,7 @@ def _cost(config: dict[str, Any]) -> dict[str, Any]:
 
     Everything runs once before its time is taken.
     """
-    parts = split(config["dataset"], config["seed"], config["rows"])
+    parts = read_parts(config)
     fit, held = parts.fit, parts.calibration
     seconds = {}
     retrained = config["method"]["estimator"] in ("EPO", "FairBiNN")

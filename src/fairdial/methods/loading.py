@@ -231,7 +231,7 @@ class _Reader:
         if told["kind"] == "estimators":
             model.scorer_ = self.estimators(model, told, "")
             fitted = model.scorer_.estimators
-            model.estimator_ = fitted if model.per_group else fitted[0]
+            model.estimator_ = fitted if told["per_group"] else fitted[0]
             return
         claim(told["parts"], "scorers")
         networks = [part for part in model._parts() if isinstance(part, Network)] or [Network()]
@@ -251,7 +251,7 @@ class _Reader:
     def estimators(self, model: Any, told: dict[str, Any], prefix: str) -> SklearnScorer:
         """A classifier of scikit-learn, or one for each group."""
         method, found = told["method"], self.objects[f"{prefix}fitted"]
-        groups = model.trained_groups_ if model.per_group else (0,)
+        groups = model.trained_groups_ if told["per_group"] else (0,)
         claim(len(found) == len(groups), "one estimator, or one for each group")
         for estimator in found:
             find_method(estimator, method)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 from scipy.sparse import issparse
 from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
@@ -63,8 +64,9 @@ class Network(BaseEstimator):  # type: ignore[misc]
         An epoch is one pass over the largest or over the smallest group.
     average : float or None
         Keep the bias-corrected moving average of the weights over about so many epochs.
-    validation : float
-        Share of the training rows that early stopping looks at.
+    validation : float or array of bool
+        Share of the training rows that early stopping looks at; or which of the rows given to
+        ``fit`` those are.
     encoder : "auto", None or Encoder
         Turns tables into features, fitted on training rows; "auto" is :class:`TableEncoder` for
         tables and nothing for tensors. None: the rows are numbers already.
@@ -104,7 +106,7 @@ class Network(BaseEstimator):  # type: ignore[misc]
         score: str = "dial",
         epoch: str = "long",
         average: float | None = 3.0,
-        validation: float = 0.1,
+        validation: Any = 0.1,
         encoder: Any = "auto",
         device: str = "auto",
         verbose: bool = False,
@@ -156,7 +158,8 @@ class Network(BaseEstimator):  # type: ignore[misc]
             )
         check_choice(self.score, "score", ("dial", "hypervolume"))
         check_choice(self.epoch, "epoch", ("long", "short"))
-        check_fraction(self.validation, "validation")
+        if np.ndim(self.validation) == 0:
+            check_fraction(self.validation, "validation")
         for name in ("learning_rate", "gamma", "weight_decay", "dropout"):
             value = getattr(self, name)
             positive = name == "learning_rate"
@@ -216,7 +219,10 @@ def prepare_fit(model: DialClassifier, network: Network, rows: FitRows) -> tuple
     rng = check_random_state(model.random_state)
     seed = int(rng.randint(2**31 - 1))
     network.check()
-    held = hold_out(rows.cells[rows.train], network.validation, rng)
+    if np.ndim(network.validation) == 0:
+        held = hold_out(rows.cells[rows.train], network.validation, rng)
+    else:
+        held = np.flatnonzero(_marked(network.validation, len(rows.codes))[rows.train])
     data = fitting.TrainingRows(
         X=rows.X,
         positive=rows.positive,
@@ -232,6 +238,17 @@ def prepare_fit(model: DialClassifier, network: Network, rows: FitRows) -> tuple
         )
     encoder = model.encoder_ if again else None
     return fitting.prepare(network, data, find_criterion(model.criterion), encoder), seed
+
+
+def _marked(validation: Any, n_rows: int) -> NDArray[np.bool_]:
+    """Which rows early stopping looks at, where they are named."""
+    mask = np.asarray(validation)
+    if mask.shape != (n_rows,) or mask.dtype != bool:
+        raise InvalidInputError(
+            f"`validation` must be a share, or true or false for each of the {n_rows} rows, got "
+            f"shape {mask.shape} of {mask.dtype}."
+        )
+    return mask
 
 
 class Trained(NamedTuple):

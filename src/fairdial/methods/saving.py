@@ -11,6 +11,8 @@ import platform
 from importlib import metadata
 from typing import Any
 
+import numpy as np
+
 from fairdial._version import __version__
 from fairdial.criteria import Criterion
 from fairdial.encoders import TableEncoder
@@ -83,6 +85,8 @@ class _Parcel:
         if type(value) is Network:
             params = value.get_params(deep=False)
             params |= dict.fromkeys(UNSAVED)
+            if np.ndim(params["validation"]):  # which rows they were says nothing elsewhere
+                params["validation"] = Network().validation
             return {"$network": {name: pack(v, self.pack) for name, v in params.items()}}
         if type(value) is TableEncoder:
             return {"$table_encoder": {k: pack(v) for k, v in value.get_params().items()}}
@@ -117,7 +121,8 @@ class _Parcel:
             trained = copy.deepcopy(scorer.net).float()  # it was, and scores in double precision
             return self.nets("net", [trained], scorer.encode.encoder, prefix)
         self.objects[f"{prefix}fitted"] = scorer.estimators
-        return {"kind": "estimators", "method": scorer.method}
+        several = len(scorer.estimators) > 1
+        return {"kind": "estimators", "method": scorer.method, "per_group": several}
 
     def nets(self, kind: str, nets: list[Any], encoder: Any, prefix: str) -> dict[str, Any]:
         """Networks and their encoder."""
