@@ -202,8 +202,8 @@ class Panel:
         NaN where there is none; initialisations that have no such figure don't count.
         """
         found: dict[tuple[str, int], list[float]] = {}
-        for trial in self.trials.values():
-            found.setdefault((trial.method, trial.seed), []).append(figure(trial))
+        for (name, seed, _), trial in self.trials.items():
+            found.setdefault((name, seed), []).append(figure(trial))
         return pd.DataFrame(
             {
                 method.name: [_mean_known(found.get((method.name, s), [])) for s in self.seeds]
@@ -324,7 +324,7 @@ def at_tolerances(panel: Panel, column: int) -> dict[float, pd.DataFrame]:
 
 def reached(values: pd.DataFrame, panel: Panel, method: str) -> tuple[int, int]:
     """Seeds that reached a gap, of those that were run."""
-    return int(values[method].notna().sum()), len({trial.seed for trial in panel.of(method)})
+    return int(values[method].notna().sum()), len({key[1] for key in panel.trials if key[0] == method})
 
 
 # ---- whether tolerances held -------------------------------------------------------------------
