@@ -324,7 +324,9 @@ def at_tolerances(panel: Panel, column: int) -> dict[float, pd.DataFrame]:
 
 def reached(values: pd.DataFrame, panel: Panel, method: str) -> tuple[int, int]:
     """Seeds that reached a gap, of those that were run."""
-    return int(values[method].notna().sum()), len({key[1] for key in panel.trials if key[0] == method})
+    return int(values[method].notna().sum()), len(
+        {key[1] for key in panel.trials if key[0] == method}
+    )
 
 
 # ---- whether tolerances held -------------------------------------------------------------------

@@ -22,7 +22,7 @@ from fairdial.criteria import criterion as find_criterion
 from fairdial.errors import InvalidInputError
 from fairdial.methods.network import Network
 
-SCORERS = ("gradient boosting", "logistic regression", "network")
+SCORERS = ("gradient boosting", "small trees", "logistic regression", "network")
 SETTINGS = ("default", "paper")
 PICTURES = ("frozen", "tuned")
 CALIBRATIONS = ("apart", "pooled", "crossed")
@@ -358,6 +358,9 @@ def _method(item: dict[str, Any], others: list[dict[str, Any]]) -> Method:
         known = {str(other.get("name")): other for other in others}
         _one_of(model, "same_as", tuple(known))
         item = {k: v for k, v in known[model].items() if k != "same_as"} | item
+    if isinstance(item.get("network"), dict):  # TOML has no word for none
+        never = {k: None for k in ("average", "patience") if item["network"].get(k) is False}
+        item["network"] = item["network"] | never
     for name in ("name", "estimator"):
         if name not in item:
             raise InvalidInputError(f"`methods` must each have a {name}, got {item!r}.")

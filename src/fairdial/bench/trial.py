@@ -33,6 +33,8 @@ from fairdial.errors import (
     InterruptedWarning,
     MissingExtraError,
 )
+from fairdial.methods.auto import AutoDial
+from fairdial.methods.fairbayes import FairBayes
 from fairdial.methods.families import FamilyClassifier, Measurement
 from fairdial.methods.network import Network, need, torch_module
 from fairdial.methods.presets import paper_settings
@@ -43,6 +45,16 @@ CURVE = 200  # states of a swept dial that are counted on test rows
 PICTURE_C = 1e-3  # regularisation of logistic regression on 768 features
 INIT_STEP = 100_003  # between the seeds of a split's initialisations
 FOLDS = 5  # of cross-fitting
+TREES: dict[str, dict[str, Any]] = {
+    "gradient boosting": {},
+    "small trees": {
+        "learning_rate": 0.06,
+        "max_iter": 300,
+        "max_leaf_nodes": 15,
+        "l2_regularization": 1.0,
+        "early_stopping": True,
+    },
+}
 PACKAGES = ("fairdial", "numpy", "scipy", "scikit-learn", "pandas", "torch")
 Indices = NDArray[np.intp]
 
@@ -122,6 +134,13 @@ def make_model(config: dict[str, Any], parts: Parts) -> Any:
     seed = config["seed"] + method["seed_offset"] + INIT_STEP * config.get("init", 0)
     arguments: dict[str, Any] = {}
     pictures = isinstance(parts.fit.X, Pictures)
+    if kind is AutoDial:
+        return AutoDial(
+            criterion=config["criterion"],
+            calibration=None,
+            random_state=seed,
+            **_tuples(method["arguments"]),
+        )
     if method["scorer"] is not None:
         named = method["scorer"]
         scorers = [
@@ -130,7 +149,7 @@ def make_model(config: dict[str, Any], parts: Parts) -> Any:
         ]
         arguments["estimator"] = scorers[0] if isinstance(named, str) else scorers
     else:
-        place = "estimator" if method["estimator"] == "FairBayes" else "network"
+        place = "estimator" if issubclass(kind, FairBayes) else "network"
         network = kind._default_network() if issubclass(kind, FamilyClassifier) else Network()
         if method["settings"] == "paper":
             inputs = None if pictures else _inputs(parts)
@@ -141,12 +160,19 @@ def make_model(config: dict[str, Any], parts: Parts) -> Any:
         arguments[place] = _prepare(network, method, parts)
     if method.get("calibration") == "crossed":
         arguments["cv"] = FOLDS
+        for part in _networks(arguments["estimator"]):  # drawn anew in every fold
+            part.set_params(validation=float(parts.validation.mean()))
     if method["estimator"] in ("EPO", "FairBiNN"):
         arguments["n_settings"] = config["settings"]
     if method["estimator"] == "YOTO":
         arguments["targets"] = config["settings"]
     arguments |= _tuples(method["arguments"])
     return kind(criterion=config["criterion"], calibration=None, random_state=seed, **arguments)
+
+
+def _networks(estimator: Any) -> list[Network]:
+    parts = estimator if isinstance(estimator, list) else [estimator]
+    return [part for part in parts if isinstance(part, Network)]
 
 
 def _inputs(parts: Parts) -> int:
@@ -176,9 +202,10 @@ def _prepare(network: Network, method: dict[str, Any], parts: Parts) -> Network:
 def _scorer(name: str, method: dict[str, Any], seed: int, parts: Parts) -> Any:
     if name == "network":
         return _prepare(Network(), method, parts)
-    if name == "gradient boosting":
-        trees = {"categorical_features": "from_dtype", "random_state": seed}
-        return HistGradientBoostingClassifier(**trees)
+    if name in TREES:
+        return HistGradientBoostingClassifier(
+            categorical_features="from_dtype", random_state=seed, **TREES[name]
+        )
     if parts.encoded:
         return LogisticRegression(C=PICTURE_C, max_iter=1000)
     encoder = TableEncoder(**method.get("encoder", {}))

@@ -166,18 +166,21 @@ class FairBayes(ThresholdClassifier):
 
     def _plain_step(self, network: Network) -> Any:
         """Empirical risk minimisation (eq:l_pred) of the same network as GFB's."""
-        masoba, steps = torch_module("masoba"), torch_module("steps")
-        rate = find_criterion(self.criterion).rates[0]
+        rate, objective = find_criterion(self.criterion).rates[0], self._objective()
 
         def make_step(net: Any, shares: Any, _: int) -> Any:
-            return steps.PlainStep(
+            return torch_module("steps").PlainStep(
                 net,
-                masoba.Objective(rate, shares, weight=1.0, gamma=network.gamma),
+                objective(rate, shares, weight=1.0, gamma=network.gamma),
                 rate=network.learning_rate,
                 weight_decay=network.weight_decay,
             )
 
         return make_step
+
+    def _objective(self) -> Any:
+        """The prediction loss of networks."""
+        return torch_module("masoba").Objective
 
     def _train(self, rows: FitRows, places: Rows) -> list[Scorer]:
         """Train every estimator on these rows."""

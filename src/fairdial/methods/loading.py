@@ -347,5 +347,5 @@ def _check_nets(nets: list[Any], groups: tuple[Hashable, ...], encoder: Any, kin
         claim((net.film is not None) == (kind == "film"), "nets of the method's kind")
         layers = getattr(net.trunk, "layers", None)
         if layers is not None and isinstance(encoder, TableEncoder):
-            width = encoder.n_features_out_ + (net.groups if net.shared else 0)
+            width = encoder.n_features_out_ + (net.groups if net.shared else 0) - net.trunk.marks
             claim(layers[0].weight.shape[1] == width, "as many features as the encoder gives")

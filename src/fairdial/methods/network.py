@@ -40,6 +40,9 @@ class Network(BaseEstimator):  # type: ignore[misc]
     shared : bool, optional
         Whether one trunk and head serve all groups and see the group as an input; else each group
         has its own, as in the paper. By default shared, but separate for a ``trunk`` of your own.
+    group_input : {"trunk", "head", "none"}
+        Where a shared network sees the group: from the first layer on, in the head alone, or
+        nowhere; then scores are blind to the group, and thresholds alone tell groups apart.
     norm, bare : bool
         Layer normalisation after hidden layers; no activation after the trunk's last layer.
     dropout : float
@@ -93,6 +96,7 @@ class Network(BaseEstimator):  # type: ignore[misc]
         head: int = 32,
         trunk: Any = None,
         shared: bool | None = None,
+        group_input: str = "trunk",
         norm: bool = False,
         bare: bool = False,
         dropout: float = 0.0,
@@ -117,6 +121,7 @@ class Network(BaseEstimator):  # type: ignore[misc]
         self.head = head
         self.trunk = trunk
         self.shared = shared
+        self.group_input = group_input
         self.norm = norm
         self.bare = bare
         self.dropout = dropout
@@ -157,6 +162,12 @@ class Network(BaseEstimator):  # type: ignore[misc]
                 f"`hidden` must be a tuple of positive widths, got {self.hidden!r}."
             )
         check_choice(self.score, "score", ("dial", "hypervolume"))
+        check_choice(self.group_input, "group_input", ("trunk", "head", "none"))
+        if self.group_input != "trunk" and not self.is_shared:
+            raise InvalidInputError(
+                f"`group_input` must be 'trunk' where each group has a network of its own, got "
+                f"{self.group_input!r}."
+            )
         check_choice(self.epoch, "epoch", ("long", "short"))
         if np.ndim(self.validation) == 0:
             check_fraction(self.validation, "validation")
@@ -262,11 +273,12 @@ class Trained(NamedTuple):
 
 
 def train_network(
-    model: DialClassifier, network: Network, rows: FitRows, make_step: Any
+    model: DialClassifier, network: Network, rows: FitRows, make_step: Any, targets: Any = None
 ) -> Trained:
     """Train one network on the training rows of a fit.
 
-    ``make_step(net, shares, steps_per_epoch)`` is the method.
+    ``make_step(net, shares, steps_per_epoch)`` is the method; ``targets`` are probabilities to be
+    learned instead of labels.
     """
     fitting, scoring = torch_module("fitting"), torch_module("scorer")
     prepared, seed = prepare_fit(model, network, rows)
@@ -274,7 +286,10 @@ def train_network(
         network,
         prepared,
         fitting.Recipe(
-            make_step, partial(fitting.score_dial, by=network.score), told=describe(model)
+            make_step,
+            partial(fitting.score_dial, by=network.score),
+            told=describe(model),
+            targets=targets,
         ),
         seed=seed,
         start=model.net_ if _goes_on(model) else None,
@@ -286,9 +301,11 @@ def train_network(
     return Trained(scorer, fitted.net, fitted.history, fitted.best_epoch[0], held)
 
 
-def fit_scorer(model: DialClassifier, network: Network, rows: FitRows, make_step: Any) -> None:
+def fit_scorer(
+    model: DialClassifier, network: Network, rows: FitRows, make_step: Any, targets: Any = None
+) -> None:
     """Train one network, and set what the estimator has learned."""
-    trained = train_network(model, network, rows, make_step)
+    trained = train_network(model, network, rows, make_step, targets)
     model.scorer_, model.net_ = trained.scorer, trained.net
     model.encoder_ = trained.scorer.encode.encoder
     model.history_, model.best_epoch_ = trained.history, trained.best_epoch
