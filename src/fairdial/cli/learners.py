@@ -79,7 +79,7 @@ def make_model(
         if method == "auto":
             from fairdial.methods.auto import AutoDial
 
-            own = {} if budget is None else {"budget": budget}
+            own: dict[str, Any] = {} if budget is None else {"budget": budget}
             return AutoDial(random_state=seed, **own, **common)
         estimator = boosting(texts, seed) if method == "boosting" else logistic()
         return FairBayes(estimator, random_state=seed, **common)

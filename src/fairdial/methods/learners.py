@@ -40,7 +40,7 @@ def texts_of(X: Any) -> list[Any]:
 
 def is_wide(X: Any) -> bool:
     """Whether rows are many numbers each, such as features of a pretrained network."""
-    shape = getattr(X, "shape", (0,))
+    shape: tuple[int, ...] = getattr(X, "shape", ())
     return len(shape) == 2 and shape[1] >= WIDE and not texts_of(X)
 
 
