@@ -3,8 +3,8 @@
     fairdial bench run docs/results/frontier/tables.toml --out study
     python benchmarks/frontier.py study [MORE STUDIES] [--figure cost.png]
 
-By data set and criterion, on test rows: accuracy at each gap of the plan, and the mean difference to
-the plan's baseline in points, paired by split (figures of a split are means over its
+By data set and criterion, on test rows: accuracy at each gap of the plan, and the mean difference
+to the plan's baseline in points, paired by split (figures of a split are means over its
 initialisations), with the plain standard error, how many of them the difference is, the
 corrected 95% interval (Nadeau and Bengio), Holm's p over the table, and the processor time of
 training as a ratio to the baseline's in the same run.

@@ -17,7 +17,7 @@ from fairdial.methods.auto import TOLERANCES, Trial, choose, make_candidate, to_
 from fairdial.methods.learners import boosting, is_wide, logistic, texts_of
 
 TRAIN, TEST = load_compas().split(random_state=0)
-QUICK = ("logistic", "boosting", "both")
+QUICK = ("logistic", "boosting", "blend")
 
 
 def fitted(model: Any, data: Any = TRAIN) -> Any:
@@ -78,16 +78,16 @@ def test_accuracies_are_those_of_the_dial_on_rows_that_were_not_trained_on() -> 
     assert len(TOLERANCES) == 21
 
 
-def test_averaging_both_equals_training_both_anew() -> None:
-    both = fitted(AutoDial(candidates=["both"], random_state=0))
+def test_a_blend_of_what_was_trained_equals_one_trained_anew() -> None:
+    blend = fitted(AutoDial(candidates=["blend"], random_state=0))
     three = fitted(AutoDial(candidates=QUICK, random_state=0))
-    alone = fitted(AutoDial(candidates=["logistic", "both"], random_state=0))
-    assert both.trials_.empty
-    assert three.trials_.loc["both", "accuracy"] == alone.trials_.loc["both", "accuracy"]
+    alone = fitted(AutoDial(candidates=["logistic", "blend"], random_state=0))
+    assert blend.trials_.empty
+    assert three.trials_.loc["blend", "accuracy"] == alone.trials_.loc["blend", "accuracy"]
 
 
 def test_a_saved_model_is_the_chosen_one_with_the_dial_as_it_is(tmp_path: Any) -> None:
-    model = fitted(AutoDial(candidates=["both"], random_state=0))
+    model = fitted(AutoDial(candidates=["blend"], random_state=0))
     model.calibrate(TEST.X, TEST.y, sensitive_features=TEST.groups)
     model.save(tmp_path / "model")
     again = fairdial.load(tmp_path / "model")
@@ -110,7 +110,7 @@ def test_all_candidates_are_tried_by_default_and_gfb_needs_two_groups() -> None:
     few = make_gaussian(600, shares=(0.4, 0.3, 0.3), base_rates=(0.3, 0.5, 0.6),
                         separations=(1.2, 1.5, 1.3), random_state=0)  # fmt: skip
     model = fitted(AutoDial(budget=0.01, random_state=0, min_count=5), few)
-    assert model.trials_.index.tolist() == ["logistic", "boosting", "both", "network"]
+    assert model.trials_.index.tolist() == ["logistic", "boosting", "blend", "network"]
 
 
 def test_embeddings_are_not_for_trees_and_are_scaled() -> None:

@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 
 NETWORKS = ("fairbayes", "gfb", "epo", "fairbinn", "yoto")
 MEASURED = ("epo", "fairbinn", "yoto")  # no thresholds: settings that decide by themselves
-METHODS = ("auto", "boosting", "logistic", *NETWORKS)
-DEFAULT = "auto"
+METHODS = ("boosting", "logistic", "blend", *NETWORKS, "auto")
+DEFAULT = "boosting"
 
 
 def make_model(
@@ -81,8 +81,10 @@ def make_model(
 
             own: dict[str, Any] = {} if budget is None else {"budget": budget}
             return AutoDial(random_state=seed, **own, **common)
-        estimator = boosting(texts, seed) if method == "boosting" else logistic()
-        return FairBayes(estimator, random_state=seed, **common)
+        parts = {"boosting": lambda: boosting(texts, seed), "logistic": logistic}
+        estimators = [make() for name, make in parts.items() if method in (name, "blend")]
+        scorer = estimators if method == "blend" else estimators[0]
+        return FairBayes(scorer, random_state=seed, **common)
     from fairdial.methods.epo import EPO
     from fairdial.methods.fairbinn import FairBiNN
     from fairdial.methods.gfb import GFB

@@ -46,10 +46,10 @@ CRITERIA = ("demographic_parity", "equal_opportunity", "predictive_equality")
     type=click.Choice(METHODS),
     default=DEFAULT,
     show_default=True,
-    help="What is trained. auto: the best of boosting, logistic, both, a network and gfb on "
-    "validation rows, within --budget. boosting and logistic: scikit-learn's, with the dial on "
-    "top. fairbayes: a network with the dial on top. gfb, epo, fairbinn, yoto: networks of the "
-    "paper. Networks need the extra torch.",
+    help="What is trained. boosting and logistic: scikit-learn's, with the dial on top; blend: "
+    "both, averaged. fairbayes: a network with the dial on top. gfb, epo, fairbinn, yoto: networks "
+    "of the paper. auto: the best of boosting, logistic, blend, a network and gfb on validation "
+    "rows, within --budget. Networks need the extra torch.",
 )
 @click.option("--out", required=True, type=click.Path(path_type=Path), help="Folder of the model.")
 @click.option("--positive", metavar="VALUE", help="The label that selected means.")
@@ -112,8 +112,9 @@ def train(
 ) -> None:
     """Train a model with a dial on DATA, a CSV or Parquet file.
 
-    Why auto is the default: which training gives the best dial differs between tables, and trying
-    costs less than guessing. It says what it tried, and why it took what it took.
+    Why boosting is the default: over 20 splits of Adult, gradient boosting with the dial on top was
+    more accurate at every gap than the networks, and it trains in seconds. Which is best differs
+    between tables: --method auto tries, and says why it took what it took.
 
     \b
     fairdial train people.csv --label income --sensitive sex --out model

@@ -32,7 +32,7 @@ from fairdial.sweeping import sweep_codes
 Floats = NDArray[np.float64]
 
 PARTS = ("logistic", "boosting")
-CANDIDATES = (*PARTS, "both", "network", "gfb")
+CANDIDATES = (*PARTS, "blend", "network", "gfb")
 TOLERANCES = np.linspace(0.0, 0.2, 21)  # whose accuracies are averaged
 WIDE_DROPOUT = 0.5
 POINTS = 100.0
@@ -53,7 +53,7 @@ class AutoDial(ThresholdClassifier):
     tolerance : float
         Where the dial rests.
     candidates : sequence of str, optional
-        Some of "logistic" (regression on the features that networks see), "boosting", "both" (their
+        Some of "logistic" (regression on the features that networks see), "boosting", "blend" (their
         logits averaged), "network" (three nets) and "gfb". By default all that can be
         trained on these rows: networks need torch, "gfb" two groups.
     budget : float
@@ -191,7 +191,7 @@ class AutoDial(ThresholdClassifier):
             if found and start >= end:
                 found.append(Trial(name, None, 0.0, "not tried: the time was over"))
                 continue
-            if name == "both" and set(PARTS) <= set(scores):  # they are trained already
+            if name == "blend" and set(PARTS) <= set(scores):  # they are trained already
                 scores[name] = np.mean([scores[part] for part in PARTS], axis=0)
                 seconds = sum(trial.seconds for trial in found if trial.name in PARTS)
             else:
@@ -298,7 +298,7 @@ def _possible(rows: FitRows) -> list[str]:
             "ResNetEncoder, or FairBayes a network with a trunk."
         )
     if own or is_wide(rows.X):  # tensors have no columns; trees are slow on embeddings
-        names = [n for n in names if n not in ("boosting", "both")]
+        names = [n for n in names if n not in ("boosting", "blend")]
     try:
         need("torch")
     except MissingExtraError:
