@@ -53,8 +53,8 @@ class AutoDial(ThresholdClassifier):
     tolerance : float
         Where the dial rests.
     candidates : sequence of str, optional
-        Some of "logistic" (regression on the features that networks see), "boosting", "blend" (their
-        logits averaged), "network" (three nets) and "gfb". By default all that can be
+        Some of "logistic" (regression on the features that networks see), "boosting", "blend"
+        (their logits averaged), "network" (three nets) and "gfb". By default all that can be
         trained on these rows: networks need torch, "gfb" two groups.
     budget : float
         Seconds for trying. Candidates are tried in the order above; a network that isn't done when
