@@ -29,6 +29,7 @@ if TYPE_CHECKING:  # the same names as in _HOME, for type checkers and editors
         UnknownGroupError,
     )
     from fairdial.frontier import Frontier
+    from fairdial.methods.auto import AutoDial
     from fairdial.methods.epo import EPO
     from fairdial.methods.fairbayes import FairBayes
     from fairdial.methods.fairbinn import FairBiNN
@@ -49,6 +50,7 @@ __all__ = [
     "EPO",
     "GFB",
     "YOTO",
+    "AutoDial",
     "BiasedScoresWarning",
     "CannotCertifyError",
     "CheckpointError",
@@ -104,6 +106,7 @@ _HOME = {
         "UnknownGroupError",
     ),
     "frontier": ("Frontier",),
+    "methods.auto": ("AutoDial",),
     "methods.epo": ("EPO",),
     "methods.fairbayes": ("FairBayes",),
     "methods.fairbinn": ("FairBiNN",),

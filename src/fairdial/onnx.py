@@ -90,7 +90,8 @@ def _parts(model: Any) -> tuple[Any, TableEncoder]:
         )
     net = getattr(model.scorer_, "net", None)
     encoder = getattr(model, "encoder_", None)
-    if net is None or not hasattr(net.trunk, "layers") or not isinstance(encoder, TableEncoder):
+    known = net is not None and hasattr(net.trunk, "layers") and not net.trunk.marks
+    if not known or not isinstance(encoder, TableEncoder):
         raise InvalidInputError(f"`model` must have {COMMON}, got another scorer.")
     for rule in encoder.columns_:
         if str(rule.name) in OWN_INPUTS:

@@ -154,6 +154,20 @@ def test_accuracy_at_a_gap_is_interpolated_along_the_running_minimum(wish, accur
     assert trial(CURVE).matched([wish])[0] == pytest.approx(accuracy, nan_ok=True)
 
 
+def test_a_splits_figure_is_the_mean_of_its_initialisations_that_have_it():
+    trials = {
+        ("A", 0, 0): trial([(0.8, 0.1)]),
+        ("A", 0, 1): trial([(0.6, 0.0)]),
+        ("A", 0, 2): trial([(0.7, 0.3)]),
+    }
+    panel = Panel("d", "demographic_parity", make().methods, (0,), trials)
+    found = matched(panel, (0.1, 0.5))
+    assert found[0.5].loc[0, "A"] == pytest.approx(0.7)
+    assert found[0.1].loc[0, "A"] == pytest.approx(0.7)  # of 0.8 and 0.6: the third is too loose
+    assert reached(found[0.1], panel, "A") == (1, 1)
+    assert len(panel.of("A")) == 3
+
+
 def test_a_curve_of_one_position_has_its_accuracy_at_its_gap_and_above():
     found = trial([(0.8, 0.1)]).matched([0.05, 0.1, 0.2])
     assert np.array_equal(found, [np.nan, 0.8, 0.8], equal_nan=True)
@@ -166,10 +180,10 @@ def test_matched_says_which_seeds_reach_a_gap():
         make().methods,
         (0, 5, 10),
         {
-            ("A", 0): trial(CURVE),
-            ("A", 5): trial([(0.8, 0.1)]),
-            ("B", 0): trial([(0.6, 0.0)]),
-            ("B", 5): trial([(0.6, 0.0)]),
+            ("A", 0, 0): trial(CURVE),
+            ("A", 5, 0): trial([(0.8, 0.1)]),
+            ("B", 0, 0): trial([(0.6, 0.0)]),
+            ("B", 5, 0): trial([(0.6, 0.0)]),
         },
     )
     found = matched(panel, (0.05, 0.3))
@@ -234,7 +248,7 @@ def test_the_common_grid_has_a_frame_a_tolerance():
     (panel,) = read_study(plan, records(plan)).panels
     found = at_tolerances(panel, 1)
     assert tuple(found) == plan.tolerances
-    assert found[0.1].loc[5, "B"] == panel.trials["B", 5].grid[2, 1]
+    assert found[0.1].loc[5, "B"] == panel.trials["B", 5, 0].grid[2, 1]
 
 
 # ---- studies -----------------------------------------------------------------------------------

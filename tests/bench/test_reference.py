@@ -42,7 +42,7 @@ def random_curve(seed, n=10):
 def panel(curves):
     empty = np.empty((0, 2))
     trials = {
-        key: Trial(
+        (*key, 0): Trial(
             key[0], key[1], points, points, np.empty(0), empty, np.empty(0, bool), empty, {}, 0.0
         )
         for key, points in curves.items()

@@ -104,7 +104,7 @@ def study(plan=None, leave_out=(), noise=0.002, records=()):
     for method, seed in itertools.product(LIFTS, plan.seeds):
         lift = LIFTS[method] + noise * rng.standard_normal()
         if (method, seed) not in leave_out and method not in leave_out:
-            trials[method, seed] = trial(method, seed, lift)
+            trials[method, seed, 0] = trial(method, seed, lift)
     panel = Panel("compas", "demographic_parity", plan.methods, plan.seeds, trials)
     return Study(plan, (panel,), tuple(records), (), (), 0)
 
@@ -230,7 +230,8 @@ def test_positions_no_more_accurate_than_a_constant_are_counted():
     accuracies = {0: [0.8, 0.6, 0.5], 5: [0.8, 0.7, 0.61], 10: [0.9, 0.8, 0.7]}
     for seed, values in accuracies.items():
         points = np.column_stack((values, [0.2, 0.1, 0.0]))
-        panel.trials["main", seed] = Trial(**{**vars(panel.trials["main", seed]), "points": points})
+        old = panel.trials["main", seed, 0]
+        panel.trials["main", seed, 0] = Trial(**{**vars(old), "points": points})
     found = no_better_than_constant(one, panel)
     assert found["main"].to_dict() == {0: 2.0, 5: 0.0, 10: 2.0}
     assert found["base"].isna().all()
@@ -289,7 +290,7 @@ def test_a_gap_that_no_seed_reaches_is_said_not_to_be_reached():
     one = study(make(gaps=[0.1]))
     panel = one.panels[0]
     for key, old in list(panel.trials.items()):
-        if key[0] == "third" or key == ("main", 0):
+        if key[0] == "third" or key == ("main", 0, 0):
             panel.trials[key] = Trial(**{**vars(old), "curve": old.curve[:3]})
     (part,) = measured(one)
     table = matched_table(part)

@@ -178,4 +178,64 @@ def test_the_parts_of_a_split_have_no_row_in_common() -> None:
     parts.test.everything_is_chosen()
     index = [set(part.X.index) for part in (parts.fit, parts.calibration, parts.test.open())]
     assert sum(map(len, index)) == len(load_compas()) == len(set.union(*index))
-    assert 0.1 < parts.validation < 0.15
+    assert 0.1 < parts.validation.mean() < 0.15
+    held = load_compas().paper_split(5).validation
+    assert set(parts.fit.X.index[parts.validation]) == set(held.X.index)
+
+
+def test_exploration_counts_validation_rows_and_stops_early_on_others() -> None:
+    parts = split("compas", 5, evaluate="validation")
+    parts.test.everything_is_chosen()
+    whole = load_compas().paper_split(5)
+    assert parts.test.open().X.index.tolist() == whole.validation.X.index.tolist()
+    assert set(parts.fit.X.index) == set(whole.train.X.index)
+    assert 0.1 < parts.validation.mean() < 0.15
+
+
+def test_few_training_rows_leave_the_other_rows_as_they_are() -> None:
+    few, all_ = split("compas", 5, train_rows=200), split("compas", 5)
+    groups, counts = np.unique(few.fit.groups, return_counts=True)
+    assert counts.tolist() == [200] * len(groups)
+    assert set(few.fit.X.index) < set(all_.fit.X.index)
+    assert few.calibration.X.index.tolist() == all_.calibration.X.index.tolist()
+    assert set(few.fit.X.index[few.validation]) < set(all_.fit.X.index[all_.validation])
+
+
+def test_initialisations_share_all_rows_and_differ_in_their_weights() -> None:
+    configs = trials("net", inits=3)
+    assert [config.get("init", 0) for config in configs] == [0, 1, 2]
+    assert configs[0] == trials("net")[0]
+    records = [run_trial(config)["result"] for config in configs]
+    assert len({record["data"] for record in records}) == 1
+    assert len({json.dumps(record["states"]) for record in records}) == 3
+
+
+def test_early_stopping_rows_can_find_the_frontier_too() -> None:
+    apart, pooled = (
+        run_trial(trials("net", methods=[METHODS[0] | {"calibration": way}])[0])["result"]["rows"]
+        for way in ("apart", "pooled")
+    )
+    parts = split("compas", 0)
+    more = np.sum(pooled["calibration"]) - np.sum(apart["calibration"])
+    assert more == parts.validation.sum()
+    assert pooled["test"] == apart["test"]
+
+
+def test_cross_fitting_finds_the_frontier_on_all_rows() -> None:
+    method = METHODS[-1] | {"calibration": "crossed"}
+    rows = run_trial(trials("lines", methods=[method])[0])["result"]["rows"]
+    parts = split("compas", 0)
+    assert np.sum(rows["calibration"]) == len(parts.fit) + len(parts.calibration)
+
+
+def test_several_scorers_are_averaged() -> None:
+    names = ["gradient boosting", "logistic regression", "network"]
+    method = {"name": "all", "estimator": "FairBayes", "scorer": names, "network": QUICK}
+    config = trials("all", methods=[method])[0]
+    assert "error" not in run_trial(config)
+    model = make_model(config, split("compas", 0))
+    assert [type(part).__name__ for part in model.estimator] == [
+        "HistGradientBoostingClassifier",
+        "Pipeline",
+        "Network",
+    ]

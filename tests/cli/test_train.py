@@ -16,7 +16,8 @@ import pytest
 
 import fairdial
 from fairdial import FairBayes
-from fairdial.cli.learners import METHODS, NETWORKS, boosting, logistic
+from fairdial.cli.learners import METHODS, NETWORKS
+from fairdial.methods.learners import boosting, logistic
 
 COMMON = ("--label", "decision", "--positive", "approve", "--drop", "number,half")
 FEATURES = ["sex", "job", "children", "owner", "income"]
@@ -124,6 +125,18 @@ def test_a_network_of_every_method_is_trained_and_saved(
     decided = answer("predict", out, place / "new.csv", "--tolerance", 1, "--out", f"{out}.csv")
     assert decided["rows"] == 700
     assert told["method"] == method
+
+
+def test_a_blend_is_both_averaged_and_auto_says_what_it_took(place: Path, answer: Any) -> None:
+    common = ("train", place / "old.csv", *COMMON, "--sensitive", "region")
+    answer(*common, "--method", "blend", "--out", place / "blend")
+    assert [type(part).__name__ for part in fairdial.load(place / "blend").estimator] == [
+        "Pipeline"
+    ] * 2
+    told = answer(*common, "--method", "auto", "--budget", 0.001, "--out", place / "auto")
+    assert told["chosen"] == "logistic"
+    assert "not tried" in told["why"]
+    assert type(fairdial.load(place / "auto")) is FairBayes
 
 
 def test_settings_reach_the_estimator(place: Path, answer: Any) -> None:
@@ -335,7 +348,7 @@ def test_an_interrupted_training_ends_with_130_and_saves_nothing(place: Path) ->
     time.sleep(0.5)
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=120)
-    # Python ends by the signal itself if it was in exec(text) then, as imports often are: 130 in a shell
+    # Python ends by the signal itself if it was in exec(text), as imports are: 130 in a shell
     assert process.returncode in (130, -signal.SIGINT), err
     assert err.strip() == "Interrupted: nothing was written."
     assert out == ""

@@ -12,10 +12,19 @@ import pandas as pd
 import pytest
 import torch
 from sklearn.base import clone
+from sklearn.linear_model import LogisticRegression
 from sklearn.utils.estimator_checks import parametrize_with_checks
 from torch import nn
 
-from fairdial import GFB, DivergedError, FairBayes, FairdialWarning, InvalidInputError, Network
+from fairdial import (
+    GFB,
+    CannotCertifyError,
+    DivergedError,
+    FairBayes,
+    FairdialWarning,
+    InvalidInputError,
+    Network,
+)
 from fairdial.datasets import GaussianLaw, load_compas, make_gaussian
 from fairdial.metrics import gap
 
@@ -399,9 +408,32 @@ def test_a_shared_net_has_no_trunk_of_your_own() -> None:
         fitted(plain(shared=True, trunk=nn.Linear(1, 3)))
 
 
-def test_cross_fitting_is_not_for_networks() -> None:
-    with pytest.raises(InvalidInputError, match="`cv`"):
-        fitted(FairBayes(quick(), cv=3))
+def test_a_cross_fitted_network_scores_rows_by_nets_that_did_not_see_them() -> None:
+    dial = fitted(FairBayes(quick(), cv=3, random_state=0))
+    assert len(dial.estimator_) == 3
+    assert dial.frontier_.rows.sum() == len(DATA)
+    with pytest.raises(CannotCertifyError, match="cross-fitted"):
+        dial.frontier_.at(0.1, confidence=0.95)
+    alone = [net.logits(DATA.X, np.zeros(len(DATA), int)) for net in dial.estimator_]
+    groups = np.full(len(DATA), dial.frontier_.groups[0], object)
+    assert np.array_equal(dial.logits(DATA.X, sensitive_features=groups), np.mean(alone, axis=0))
+
+
+def test_several_estimators_are_trained_as_each_alone_and_their_logits_averaged() -> None:
+    both = fitted(FairBayes([LogisticRegression(), quick()], random_state=0))
+    alone = [fitted(FairBayes(e, random_state=0)) for e in (LogisticRegression(), quick())]
+    asked = {"sensitive_features": DATA.groups}
+    each = [model.logits(DATA.X, **asked) for model in alone]
+    assert np.array_equal(both.logits(DATA.X, **asked), np.mean(each, axis=0))
+    assert np.array_equal(both.frontier_.rows, alone[0].frontier_.rows)
+    assert isinstance(both.estimator_[0], LogisticRegression)
+
+
+def test_the_rows_that_early_stopping_looks_at_are_told() -> None:
+    model = fitted(FairBayes(quick(validation=0.25), calibration=None, random_state=0))
+    held = model.validation_rows_
+    assert len(set(held.tolist())) == len(held)
+    assert 0.24 < len(held) / len(DATA) < 0.26
 
 
 # ---- failures leave nothing behind -------------------------------------------------------------

@@ -105,6 +105,10 @@ CASES: dict[str, tuple[Any, Any, dict[str, Any]]] = {
         {},
     ),
     "folds": (FairBayes(RandomForestClassifier(3, random_state=0), cv=2), NUMBERS, {}),
+    "several": (FairBayes([boosting(), quick(), quick(members=1)]), NO_TEXT, {}),
+    "several by group": (FairBayes([LOGISTIC, boosting()], per_group=True), NUMBERS, {}),
+    "folds of several": (FairBayes([quick(members=1), LOGISTIC, quick()], cv=2), NUMBERS, {}),
+    "folds of networks": (FairBayes(quick(encoder=StandardScaler()), cv=2), NUMBERS, {}),
     "folds by group": (FairBayes(LOGISTIC, cv=2, per_group=True), NUMBERS, {}),
     "prefit": (FairBayes(LogisticRegression().fit(NUMBERS, Y), prefit=True), NUMBERS, {}),
     "margins": (FairBayes(LOGISTIC, predict_method="decision_function"), NUMBERS, {}),
@@ -233,7 +237,7 @@ def check_same(name: str, one: Any, other: Any) -> None:
         if hasattr(one, frame):
             same_frame(getattr(one, frame), getattr(other, frame))
     known = set(vars(one)) ^ set(vars(other))
-    assert known <= {"model_hash_", "trained_groups_", "platt_"}
+    assert known <= {"model_hash_", "trained_groups_", "platt_", "validation_rows_"}
     for attribute in ("best_epoch_", "n_features_in_", "feature_dtypes_", "trained_groups_"):
         assert getattr(one, attribute, None) == getattr(other, attribute, None)
     if hasattr(one, "feature_names_in_"):

@@ -67,6 +67,8 @@ class Trial:
         Name of the method.
     seed : int
         Of the split.
+    init : int
+        Which of the split's initialisations.
     points : (n, 2) array
         The method's own positions: the paper's ten.
     curve : (m, 2) array
@@ -95,6 +97,7 @@ class Trial:
     certified: Floats
     seconds: dict[str, float]
     epochs: float
+    init: int = 0
 
     def matched(self, gaps: ArrayLike) -> Floats:
         """Accuracy where the dial brings the gap down to each of these; NaN: never that low.
@@ -153,6 +156,7 @@ def read_trial(record: dict[str, Any]) -> Trial:
         certified=certified,
         seconds=dict(record.get("timing", {})),
         epochs=float(np.mean(epochs["trained"])) if epochs else np.nan,
+        init=config.get("init", 0),
     )
 
 
@@ -164,7 +168,7 @@ class Panel:
     criterion: str
     methods: tuple[Method, ...]
     seeds: tuple[int, ...]
-    trials: dict[tuple[str, int], Trial]  # by method and seed
+    trials: dict[tuple[str, int, int], Trial]  # by method, seed and initialisation
 
     @property
     def title(self) -> str:
@@ -186,18 +190,23 @@ class Panel:
         ]
 
     def of(self, method: str) -> list[Trial]:
-        """The trials of a method, by seed."""
-        keys = ((method, seed) for seed in self.seeds)
-        return [self.trials[key] for key in keys if key in self.trials]
+        """The trials of a method, by seed and initialisation."""
+        places = {seed: i for i, seed in enumerate(self.seeds)}
+        found = [key for key in self.trials if key[0] == method and key[1] in places]
+        found.sort(key=lambda key: (places[key[1]], key[2]))
+        return [self.trials[key] for key in found]
 
     def values(self, figure: Callable[[Trial], float]) -> pd.DataFrame:
-        """A figure of every trial: a line a seed, a column a method, NaN where none is."""
+        """A figure of every split, the mean of its initialisations: lines seeds, columns methods.
+
+        NaN where there is none; initialisations that have no such figure don't count.
+        """
+        found: dict[tuple[str, int], list[float]] = {}
+        for (name, seed, _), trial in self.trials.items():
+            found.setdefault((name, seed), []).append(figure(trial))
         return pd.DataFrame(
             {
-                method.name: [
-                    figure(self.trials[key]) if (key := (method.name, seed)) in self.trials else NAN
-                    for seed in self.seeds
-                ]
+                method.name: [_mean_known(found.get((method.name, s), [])) for s in self.seeds]
                 for method in self.methods
             },
             index=pd.Index(self.seeds, name="seed"),
@@ -205,11 +214,24 @@ class Panel:
         )
 
 
+def _mean_known(values: list[float]) -> float:
+    """The mean of those that are known; NaN of none."""
+    return mean_of([value for value in values if not np.isnan(value)])
+
+
 def _twin(null: Method, methods: tuple[Method, ...]) -> str | None:
     """The method that a null row repeats."""
 
     def recipe(m: Method) -> tuple[Any, ...]:
-        return (m.estimator, m.settings, m.scorer, m.arguments, m.network)
+        return (
+            m.estimator,
+            m.settings,
+            m.scorers,
+            m.calibration,
+            m.arguments,
+            m.network,
+            m.encoder,
+        )
 
     same = (m.name for m in methods if m.seed_offset == 0 and recipe(m) == recipe(null))
     return next(same, None)
@@ -246,7 +268,7 @@ def read_study(plan: Plan, records: Iterable[dict[str, Any]]) -> Study:
             found[key] = record
     configs = plan.trials()
     missing, failed, done = [], [], []
-    panels: dict[tuple[str, str], dict[tuple[str, int], Trial]] = {}
+    panels: dict[tuple[str, str], dict[tuple[str, int, int], Trial]] = {}
     for config in configs:
         trials = panels.setdefault((config["dataset"], config["criterion"]), {})
         record = found.pop(config_key(config), {})
@@ -262,7 +284,7 @@ def read_study(plan: Plan, records: Iterable[dict[str, Any]]) -> Study:
             except InvalidInputError as error:  # such as a group without counted test rows
                 failed.append((config, str(error)))
             else:
-                trials[trial.method, trial.seed] = trial
+                trials[trial.method, trial.seed, trial.init] = trial
                 done.append(record)
     return Study(
         plan=plan,
@@ -302,7 +324,9 @@ def at_tolerances(panel: Panel, column: int) -> dict[float, pd.DataFrame]:
 
 def reached(values: pd.DataFrame, panel: Panel, method: str) -> tuple[int, int]:
     """Seeds that reached a gap, of those that were run."""
-    return int(values[method].notna().sum()), len(panel.of(method))
+    return int(values[method].notna().sum()), len(
+        {key[1] for key in panel.trials if key[0] == method}
+    )
 
 
 # ---- whether tolerances held -------------------------------------------------------------------

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from fairdial.bench.variants import Distilled, WholeDial
+from fairdial.methods.auto import AutoDial
 from fairdial.methods.epo import EPO
 from fairdial.methods.fairbayes import FairBayes
 from fairdial.methods.fairbinn import FairBiNN
@@ -16,4 +18,7 @@ ESTIMATORS: dict[str, Any] = {
     "EPO": EPO,
     "FairBiNN": FairBiNN,
     "YOTO": YOTO,
+    "WholeDial": WholeDial,
+    "Distilled": Distilled,
+    "AutoDial": AutoDial,
 }

@@ -22,9 +22,11 @@ from fairdial.criteria import criterion as find_criterion
 from fairdial.errors import InvalidInputError
 from fairdial.methods.network import Network
 
-SCORERS = ("gradient boosting", "logistic regression")
+SCORERS = ("gradient boosting", "small trees", "logistic regression", "network")
 SETTINGS = ("default", "paper")
 PICTURES = ("frozen", "tuned")
+CALIBRATIONS = ("apart", "pooled", "crossed")
+EVALUATED = ("test", "validation")
 SHIPPED = ("quick", "paper-tabular", "paper-images", "paper-images-tuned", "confirm")
 GRID = tuple(round(0.01 * i, 2) for i in range(21))
 
@@ -41,13 +43,16 @@ class Method:
         A class of the library.
     settings : {"default", "paper"}
         Where the arguments come from; "paper" scales the networks to the encoder.
-    scorer : str, optional
-        What FairBayes dials, instead of a network.
+    scorer : str or list of str, optional
+        What FairBayes dials, instead of a network; the average of several.
     pictures : {"frozen", "tuned"}
         What a ResNet-18 does where rows are pictures: its features are the network's inputs, or
         it is the network's trunk and trained with it.
-    arguments, network : dict
-        Over those: arguments of the estimator, and of its network.
+    calibration : {"apart", "pooled", "crossed"}
+        Which rows find the frontier: the calibration rows; with them those that early stopping
+        looked at; or all rows, by cross-fitting.
+    arguments, network, encoder : dict
+        Over those: arguments of the estimator, of its network, and of the encoder of tables.
     seed_offset : int
         Added to the method's seed, not to the split's (a null row): other initial weights, batches
         and validation rows, the same calibration and test rows.
@@ -56,23 +61,33 @@ class Method:
     name: str
     estimator: str
     settings: str = "default"
-    scorer: str | None = None
+    scorer: str | list[str] | None = None
     pictures: str = "frozen"
+    calibration: str = "apart"
     arguments: dict[str, Any] = field(default_factory=dict)
     network: dict[str, Any] = field(default_factory=dict)
+    encoder: dict[str, Any] = field(default_factory=dict)
     seed_offset: int = 0
 
     def __post_init__(self) -> None:
         _kind(self.name, str, "name")
         _whole(self.seed_offset, "seed_offset", least=0)
-        for name in ("arguments", "network"):
+        for name in ("arguments", "network", "encoder"):
             _kind(getattr(self, name), dict, name)
         _one_of(self.estimator, "estimator", tuple(ESTIMATORS))
         _one_of(self.settings, "settings", SETTINGS)
         _one_of(self.pictures, "pictures", PICTURES)
-        if self.scorer is not None:
-            _one_of(self.scorer, "scorer", SCORERS)
-            if self.estimator != "FairBayes" or self.network or self.settings == "paper":
+        _one_of(self.calibration, "calibration", CALIBRATIONS)
+        if self.calibration == "crossed" and self.estimator != "FairBayes":
+            raise InvalidInputError(
+                f"`calibration` must be 'apart' or 'pooled' for {self.estimator}, got 'crossed' in "
+                f"{self.name!r}."
+            )
+        for scorer in self.scorers:
+            _one_of(scorer, "scorer", SCORERS)
+        if self.scorers:
+            bare = "network" not in self.scorers and self.network
+            if self.estimator != "FairBayes" or bare or self.settings == "paper":
                 raise InvalidInputError(
                     f"`scorer` must go with FairBayes and without a network, got it in "
                     f"{self.name!r}."
@@ -93,6 +108,13 @@ class Method:
                 "",
             )
             raise InvalidInputError(f"In the network of {self.name!r}: {error}{hint}") from error
+
+    @property
+    def scorers(self) -> list[str]:
+        """The parts of what FairBayes dials; none: its network."""
+        if self.scorer is None:
+            return []
+        return [self.scorer] if isinstance(self.scorer, str) else list(self.scorer)
 
 
 OWN = {"checkpoint", "validation", "callbacks", "trunk", "verbose"}  # of a network
@@ -125,6 +147,12 @@ class Plan:
         Rows of the comparison.
     seeds : tuple of int
         Splits; a method's weights and batches follow the same seed.
+    inits : int
+        So many trials of every split, with other weights, batches and validation rows; a method's
+        figures are their means.
+    evaluate : {"test", "validation"}
+        Which rows the figures are from. Exploration is on validation rows: the test rows of its
+        splits are then not even read.
     criteria : tuple of str
         What is equalised.
     settings : int
@@ -139,6 +167,8 @@ class Plan:
         Of the certified rows.
     rows : int, optional
         Use a sample of so many rows of every data set.
+    train_rows : int, optional
+        At most so many training and validation rows of each group; other rows stay.
     cost : Cost, optional
         Measure cost too.
     """
@@ -148,6 +178,8 @@ class Plan:
     methods: tuple[Method, ...]
     seeds: tuple[int, ...]
     criteria: tuple[str, ...] = ("demographic_parity",)
+    inits: int = 1
+    evaluate: str = "test"
     settings: int = 10
     baseline: str = ""
     main: str = ""
@@ -155,6 +187,7 @@ class Plan:
     gaps: tuple[float, ...] = (0.02, 0.05, 0.10, 0.15)
     confidence: float = 0.95
     rows: int | None = None
+    train_rows: int | None = None
     notes: str = ""
     cost: Cost | None = None
 
@@ -174,8 +207,12 @@ class Plan:
         for seed in self.seeds:
             _whole(seed, "seeds", least=0)
         _whole(self.settings, "settings", least=2)
+        _whole(self.inits, "inits", least=1)
+        _one_of(self.evaluate, "evaluate", EVALUATED)
         if self.rows is not None:
             _whole(self.rows, "rows", least=100)
+        if self.train_rows is not None:
+            _whole(self.train_rows, "train_rows", least=50)
         for kind in ("datasets", "seeds", "criteria", "methods"):
             values = [m.name for m in self.methods] if kind == "methods" else getattr(self, kind)
             if not values or len(set(values)) < len(values):
@@ -213,12 +250,20 @@ class Plan:
                 "method": _plain(method),
                 "settings": self.settings,
             }
+            if self.train_rows is not None:
+                common["train_rows"] = self.train_rows
+            if self.evaluate != "test":
+                common["evaluate"] = self.evaluate
             study = {
                 "kind": "study",
                 "tolerances": list(self.tolerances),
                 "confidence": self.confidence,
             }
-            found += [common | study | {"seed": seed} for seed in self.seeds]
+            found += [
+                common | study | {"seed": seed} | ({"init": init} if init else {})
+                for seed in self.seeds
+                for init in range(self.inits)
+            ]
             if self.cost is not None and method.seed_offset == 0:
                 cost = {"kind": "cost", "epochs": self.cost.epochs}
                 found += [common | cost | {"seed": i} for i in range(self.cost.repeats)]
@@ -313,6 +358,9 @@ def _method(item: dict[str, Any], others: list[dict[str, Any]]) -> Method:
         known = {str(other.get("name")): other for other in others}
         _one_of(model, "same_as", tuple(known))
         item = {k: v for k, v in known[model].items() if k != "same_as"} | item
+    if isinstance(item.get("network"), dict):  # TOML has no word for none
+        never = {k: None for k in ("average", "patience") if item["network"].get(k) is False}
+        item["network"] = item["network"] | never
     for name in ("name", "estimator"):
         if name not in item:
             raise InvalidInputError(f"`methods` must each have a {name}, got {item!r}.")
@@ -320,8 +368,11 @@ def _method(item: dict[str, Any], others: list[dict[str, Any]]) -> Method:
 
 
 def _plain(method: Method) -> dict[str, Any]:
-    """As JSON has it."""
-    return {f.name: _listed(getattr(method, f.name)) for f in fields(Method)}
+    """As JSON has it; what later versions added stands there only where it says something."""
+    told = {f.name: _listed(getattr(method, f.name)) for f in fields(Method)}
+    return {
+        k: v for k, v in told.items() if (k, v) not in (("calibration", "apart"), ("encoder", {}))
+    }
 
 
 def _listed(value: Any) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -10,6 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from fairdial.datasets import (
     Dataset,
@@ -80,26 +82,30 @@ SOURCES = {
     "celeba": Source(_celeba, paper=True, pictures=True),
     "utkface": Source(_utkface, paper=True, pictures=True),
 }
-SAMPLE_SEED = 0
+SAMPLE_SEED, FEW_SEED = 0, 1
 
 
 def check_sources(names: Iterable[str]) -> None:
-    """Raise where data sets can't be read here, before anything runs."""
-    pictures = [name for name in names if SOURCES[name].pictures]
-    try:
-        if pictures:
+    """Raise where data sets can't be read here, before anything runs; pictures are decoded."""
+    for name in names:
+        if not SOURCES[name].pictures:
+            continue
+        try:
             find_weights()
-    except InvalidInputError as error:
-        raise InvalidInputError(f"{', '.join(pictures)}: {error}") from error
+            SOURCES[name].load()
+        except FairdialError as error:
+            raise InvalidInputError(f"{name}: {error}") from error
 
 
 class Parts(NamedTuple):
     """The rows of a trial."""
 
     fit: Dataset  # training and validation rows
-    validation: float  # share of them that early stopping looks at
+    validation: NDArray[np.bool_]  # those of them that early stopping looks at
     calibration: Dataset
-    test: SealedRows
+    test: SealedRows  # those that the figures are from
+    key: str  # names the content of all training and validation rows
+    encoded: bool = False  # whether rows are features of pictures, ready for a network
 
 
 class SealedRowsError(FairdialError):
@@ -116,6 +122,10 @@ class SealedRows:
     def __init__(self, read: Callable[[], Dataset]) -> None:
         self._read, self._chosen, self._opened = read, False, False
 
+    def then(self, change: Callable[[Dataset], Dataset]) -> SealedRows:
+        """The same seal over rows that are changed when they are read."""
+        return SealedRows(lambda: change(self._read()))
+
     def everything_is_chosen(self) -> None:
         """Say that training and calibration are over."""
         self._chosen = True
@@ -130,29 +140,77 @@ class SealedRows:
         return self._read()
 
 
-def split(name: str, seed: int, rows: int | None = None) -> Parts:
-    """The paper's split of a data set, with the test rows sealed."""
-    data = _sample(SOURCES[name].load(), rows)
-    parts = data.paper_split(seed)
-    fit = Dataset(
-        _joined(parts.train.X, parts.validation.X),
-        np.concatenate([parts.train.y, parts.validation.y]),
-        np.concatenate([parts.train.groups, parts.validation.groups]),
-        name=name,
-    )
-    share = len(parts.validation) / len(fit)
+def split(
+    name: str,
+    seed: int,
+    rows: int | None = None,
+    *,
+    train_rows: int | None = None,
+    evaluate: str = "test",
+) -> Parts:
+    """The paper's split of a data set, with the rows sealed that the figures are from.
+
+    Those are the test rows; for exploration (``evaluate="validation"``) the validation rows, and
+    early stopping then looks at a part of the training rows.
+    """
+
+    def parts_of() -> Any:
+        return _sample(SOURCES[name].load(), rows).paper_split(seed)
+
+    parts = parts_of()
+    train, early = parts.train, parts.validation
+    if evaluate == "validation":
+        train, early = train.split(test_size=len(early) / len(train), random_state=seed)
+    if train_rows is not None:
+        share = len(early) / (len(train) + len(early))
+        train = _few(train, round(train_rows * (1 - share)), seed)
+        early = _few(early, round(train_rows * share), seed)
+    fit = join_rows(train, early)
+    validation = np.arange(len(fit)) >= len(train)
     calibration = parts.calibration
     if isinstance(calibration.X, pd.DataFrame):
         calibration = Dataset(calibration.X.copy(), calibration.y, calibration.groups, name=name)
-
-    def read() -> Dataset:
-        return _sample(SOURCES[name].load(), rows).paper_split(seed).test
-
-    return Parts(fit, share, calibration, SealedRows(read))
+    sealed = SealedRows(lambda: getattr(parts_of(), evaluate))
+    return Parts(fit, validation, calibration, sealed, _key(fit))
 
 
-def _joined(first: pd.DataFrame | Pictures, second: pd.DataFrame | Pictures) -> Any:
-    return first.join(second) if isinstance(first, Pictures) else pd.concat([first, second])
+def _key(data: Dataset) -> str:
+    """A digest of rows, labels and groups."""
+    digest = hashlib.sha256()
+    if isinstance(data.X, Pictures):
+        digest.update(data.X.places_key().encode())
+    else:
+        digest.update(pd.util.hash_pandas_object(data.X, index=False).to_numpy().tobytes())
+    for column in (data.y, data.groups):
+        digest.update(repr(column.tolist()).encode())
+    return digest.hexdigest()[:16]
+
+
+def join_rows(first: Dataset, second: Dataset) -> Dataset:
+    """The rows of both."""
+    X: Any = (
+        first.X.join(second.X) if isinstance(first.X, Pictures) else pd.concat([first.X, second.X])
+    )
+    return Dataset(
+        X,
+        np.concatenate([first.y, second.y]),
+        np.concatenate([first.groups, second.groups]),
+        name=first.name,
+    )
+
+
+def take(data: Dataset, places: Any) -> Dataset:
+    """Some rows, by position."""
+    X: Any = data.X[places] if isinstance(data.X, Pictures) else data.X.iloc[places]
+    return Dataset(X, data.y[places], data.groups[places], name=data.name)
+
+
+def _few(data: Dataset, most: int, seed: int) -> Dataset:
+    """At most so many rows of each group, drawn by the split's seed."""
+    rng = np.random.default_rng([FEW_SEED, seed])
+    parts = [np.flatnonzero(data.groups == group) for group in np.unique(data.groups)]
+    kept = [rng.permutation(part)[:most] for part in parts]
+    return take(data, np.sort(np.concatenate(kept)))
 
 
 def _sample(data: Dataset, rows: int | None) -> Dataset:

@@ -31,7 +31,7 @@ UNRELATED = (
     "methods/card.py",
     "nn/saving.py",
 )
-RELATED = ("bench/trial.py", "bench/sources.py", "bench/estimators.py")
+RELATED = ("bench/trial.py", "bench/sources.py", "bench/estimators.py", "bench/variants.py")
 
 
 @cache

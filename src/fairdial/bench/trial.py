@@ -15,13 +15,14 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 
 from fairdial.bench.estimators import ESTIMATORS
-from fairdial.bench.sources import Parts, find_weights, split
+from fairdial.bench.sources import Parts, find_weights, join_rows, split, take
 from fairdial.bench.store import code_version
 from fairdial.criteria import criterion as find_criterion
 from fairdial.datasets import Dataset, Pictures
@@ -32,6 +33,8 @@ from fairdial.errors import (
     InterruptedWarning,
     MissingExtraError,
 )
+from fairdial.methods.auto import AutoDial
+from fairdial.methods.fairbayes import FairBayes
 from fairdial.methods.families import FamilyClassifier, Measurement
 from fairdial.methods.network import Network, need, torch_module
 from fairdial.methods.presets import paper_settings
@@ -40,6 +43,18 @@ from fairdial.sweeping import count_cells, count_selected, sweep
 
 CURVE = 200  # states of a swept dial that are counted on test rows
 PICTURE_C = 1e-3  # regularisation of logistic regression on 768 features
+INIT_STEP = 100_003  # between the seeds of a split's initialisations
+FOLDS = 5  # of cross-fitting
+TREES: dict[str, dict[str, Any]] = {
+    "gradient boosting": {},
+    "small trees": {
+        "learning_rate": 0.06,
+        "max_iter": 300,
+        "max_leaf_nodes": 15,
+        "l2_regularization": 1.0,
+        "early_stopping": True,
+    },
+}
 PACKAGES = ("fairdial", "numpy", "scipy", "scikit-learn", "pandas", "torch")
 Indices = NDArray[np.intp]
 
@@ -99,28 +114,54 @@ def _one_thread() -> None:
 # ---- the model ---------------------------------------------------------------------------------
 
 
+def read_parts(config: dict[str, Any]) -> Parts:
+    """The rows of a trial, as its method takes them."""
+    parts = split(
+        config["dataset"],
+        config["seed"],
+        config["rows"],
+        train_rows=config.get("train_rows"),
+        evaluate=config.get("evaluate", "test"),
+    )
+    frozen = isinstance(parts.fit.X, Pictures) and config["method"]["pictures"] == "frozen"
+    return encode_pictures(parts) if frozen else parts
+
+
 def make_model(config: dict[str, Any], parts: Parts) -> Any:
     """The estimator of a trial; all methods of a seed share rows, weights and batch order."""
     method = config["method"]
     kind = ESTIMATORS[method["estimator"]]
-    seed = config["seed"] + method["seed_offset"]
+    seed = config["seed"] + method["seed_offset"] + INIT_STEP * config.get("init", 0)
     arguments: dict[str, Any] = {}
     pictures = isinstance(parts.fit.X, Pictures)
+    if kind is AutoDial:
+        return AutoDial(
+            criterion=config["criterion"],
+            calibration=None,
+            random_state=seed,
+            **_tuples(method["arguments"]),
+        )
     if method["scorer"] is not None:
-        arguments["estimator"] = _scorer(method["scorer"], seed, pictures=pictures)
+        named = method["scorer"]
+        scorers = [
+            _scorer(name, method, seed, parts)
+            for name in ([named] if isinstance(named, str) else named)
+        ]
+        arguments["estimator"] = scorers[0] if isinstance(named, str) else scorers
     else:
-        place = "estimator" if method["estimator"] == "FairBayes" else "network"
+        place = "estimator" if issubclass(kind, FairBayes) else "network"
         network = kind._default_network() if issubclass(kind, FamilyClassifier) else Network()
         if method["settings"] == "paper":
-            inputs = None if pictures else TableEncoder().fit(parts.fit.X).n_features_out_
+            inputs = None if pictures else _inputs(parts)
             arguments = paper_settings(
                 method["estimator"].lower(), config["dataset"], inputs=inputs
             )
             network = arguments[place]
-        if pictures:
-            _see_pictures(network, method["pictures"])
-        network.set_params(validation=parts.validation, **_tuples(method["network"]))
-        arguments[place] = network
+        arguments[place] = _prepare(network, method, parts)
+    if method.get("calibration") == "crossed":
+        arguments["cv"] = FOLDS
+        for part in _networks(arguments["estimator"]):  # drawn anew in every fold
+            part.set_params(validation=float(parts.validation.mean()))
     if method["estimator"] in ("EPO", "FairBiNN"):
         arguments["n_settings"] = config["settings"]
     if method["estimator"] == "YOTO":
@@ -129,31 +170,67 @@ def make_model(config: dict[str, Any], parts: Parts) -> Any:
     return kind(criterion=config["criterion"], calibration=None, random_state=seed, **arguments)
 
 
+def _networks(estimator: Any) -> list[Network]:
+    parts = estimator if isinstance(estimator, list) else [estimator]
+    return [part for part in parts if isinstance(part, Network)]
+
+
+def _inputs(parts: Parts) -> int:
+    """How many features a network sees."""
+    if parts.encoded:
+        return int(parts.fit.X.shape[1])
+    return TableEncoder().fit(parts.fit.X).n_features_out_
+
+
 def _tuples(values: dict[str, Any]) -> dict[str, Any]:
     """TOML and JSON have lists only."""
     return {k: tuple(v) if isinstance(v, list) else v for k, v in values.items()}
 
 
-def _see_pictures(network: Network, way: str) -> None:
-    """Put a ResNet-18 before a network, or into it."""
-    if way == "tuned":
+def _prepare(network: Network, method: dict[str, Any], parts: Parts) -> Network:
+    """A network as the plan wants it."""
+    if isinstance(parts.fit.X, Pictures):
         network.set_params(trunk=torch_module("resnet").ResNet18(find_weights()))
-    else:
-        network.set_params(encoder=torch_module("features").ResNetEncoder(find_weights()))
+    elif parts.encoded:
+        network.set_params(encoder=None)
+    elif method.get("encoder"):
+        network.set_params(encoder=TableEncoder(**method["encoder"]))
+    network.set_params(validation=parts.validation, **_tuples(method["network"]))
+    return network
 
 
-def _scorer(name: str, seed: int, *, pictures: bool) -> Any:
-    if pictures:
-        encoder = torch_module("features").ResNetEncoder(find_weights())
-        last = (
-            HistGradientBoostingClassifier(random_state=seed)
-            if name == "gradient boosting"
-            else LogisticRegression(C=PICTURE_C, max_iter=1000)
+def _scorer(name: str, method: dict[str, Any], seed: int, parts: Parts) -> Any:
+    if name == "network":
+        return _prepare(Network(), method, parts)
+    if name in TREES:
+        return HistGradientBoostingClassifier(
+            categorical_features="from_dtype", random_state=seed, **TREES[name]
         )
-        return make_pipeline(encoder, last)
-    if name == "gradient boosting":
-        return HistGradientBoostingClassifier(categorical_features="from_dtype", random_state=seed)
-    return make_pipeline(TableEncoder(), LogisticRegression(max_iter=1000))
+    if parts.encoded:
+        return LogisticRegression(C=PICTURE_C, max_iter=1000)
+    encoder = TableEncoder(**method.get("encoder", {}))
+    return make_pipeline(encoder, LogisticRegression(max_iter=1000))
+
+
+def encode_pictures(parts: Parts) -> Parts:
+    """Pictures as features of a ResNet-18 that was adapted to the training pictures alone.
+
+    All methods of a split have the same, from the cache; it takes no part of their time.
+    """
+    encoder = torch_module("features").ResNetEncoder(find_weights())
+    encoder.fit(parts.fit.X[np.flatnonzero(~parts.validation)])
+
+    def encode(rows: Dataset) -> Dataset:
+        return Dataset(pd.DataFrame(encoder.transform(rows.X)), rows.y, rows.groups, name=rows.name)
+
+    return Parts(
+        encode(parts.fit),
+        parts.validation,
+        encode(parts.calibration),
+        parts.test.then(encode),
+        key=f"{parts.key}-{encoder.key_[:16]}",
+        encoded=True,
+    )
 
 
 # ---- what is counted ---------------------------------------------------------------------------
@@ -198,13 +275,18 @@ class Counter:
 
 
 def _study(config: dict[str, Any]) -> dict[str, Any]:
-    parts = split(config["dataset"], config["seed"], config["rows"])
+    parts = read_parts(config)
     model = make_model(config, parts)
+    fit, held, calibration = parts.fit, parts.calibration, config["method"].get("calibration")
     clock = Clock()
-    model.fit(parts.fit.X, parts.fit.y, sensitive_features=parts.fit.groups)
+    if calibration == "crossed":
+        fit = join_rows(fit, held)
+    model.fit(fit.X, fit.y, sensitive_features=fit.groups)
     clock.lap("fit")
-    held = parts.calibration
-    model.calibrate(held.X, held.y, sensitive_features=held.groups)
+    if calibration == "pooled":
+        held = join_rows(held, take(fit, model.validation_rows_))
+    if calibration != "crossed":
+        model.calibrate(held.X, held.y, sensitive_features=held.groups)
     clock.lap("calibrate")
     frontier = model.frontier_
     own = own_states(model, config["settings"])
@@ -229,8 +311,13 @@ def _study(config: dict[str, Any]) -> dict[str, Any]:
     }
     clock.lap("evaluate")
     result = {
+        "data": parts.key,
         "groups": [str(group) for group in frontier.groups],
-        "rows": {"calibration": frontier.rows.tolist(), "test": counter.rows},
+        "rows": {
+            "train": len(fit) - int(parts.validation.sum()),
+            "calibration": frontier.rows.tolist(),
+            "test": counter.rows,
+        },
         "states": [counted[state] | {"state": int(state)} for state in states],
         "points": [int(state) for state in own],
         "curve": [int(state) for state in curve],
@@ -315,7 +402,7 @@ def _cost(config: dict[str, Any]) -> dict[str, Any]:
 
     Everything runs once before its time is taken.
     """
-    parts = split(config["dataset"], config["seed"], config["rows"])
+    parts = read_parts(config)
     fit, held = parts.fit, parts.calibration
     seconds = {}
     retrained = config["method"]["estimator"] in ("EPO", "FairBiNN")

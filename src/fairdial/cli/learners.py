@@ -13,10 +13,8 @@ if TYPE_CHECKING:
 
 NETWORKS = ("fairbayes", "gfb", "epo", "fairbinn", "yoto")
 MEASURED = ("epo", "fairbinn", "yoto")  # no thresholds: settings that decide by themselves
-METHODS = ("boosting", "logistic", *NETWORKS)
+METHODS = ("boosting", "logistic", "blend", *NETWORKS, "auto")
 DEFAULT = "boosting"
-MOST_CATEGORIES = 254  # of a text column in gradient boosting; rarer ones are one category
-STEPS = 1000  # at most, of logistic regression
 
 
 def make_model(
@@ -26,6 +24,7 @@ def make_model(
     seed: int,
     epochs: int | None = None,
     members: int | None = None,
+    budget: float | None = None,
     recalibrate: bool = False,
     progress: bool = False,
     **common: Any,
@@ -42,6 +41,8 @@ def make_model(
         Of the split, and of whatever the method draws.
     epochs, members : int, optional
         Of a network; its own by default.
+    budget : float, optional
+        Seconds that "auto" may try for; its own by default.
     recalibrate : bool
         Whether each group's scores are corrected by a line first.
     progress : bool
@@ -57,6 +58,7 @@ def make_model(
     ('FairBayes', 0.05)
     """
     from fairdial.methods.fairbayes import FairBayes
+    from fairdial.methods.learners import boosting, logistic
 
     if recalibrate:
         if method in MEASURED:
@@ -64,6 +66,8 @@ def make_model(
                 f"--recalibrate is for methods with thresholds, got --method {method}."
             )
         common["recalibrate"] = "group"
+    if budget is not None and method != "auto":
+        raise InvalidInputError(f"--budget is for --method auto, got --method {method}.")
     asked = {"epochs": epochs, "members": members}
     given: dict[str, Any] = {name: value for name, value in asked.items() if value is not None}
     if method not in NETWORKS:
@@ -72,8 +76,15 @@ def make_model(
                 f"--{next(iter(given))} is for networks ({', '.join(NETWORKS)}), got --method "
                 f"{method}."
             )
-        estimator = boosting(texts, seed) if method == "boosting" else logistic()
-        return FairBayes(estimator, random_state=seed, **common)
+        if method == "auto":
+            from fairdial.methods.auto import AutoDial
+
+            own: dict[str, Any] = {} if budget is None else {"budget": budget}
+            return AutoDial(random_state=seed, **own, **common)
+        parts = {"boosting": lambda: boosting(texts, seed), "logistic": logistic}
+        estimators = [make() for name, make in parts.items() if method in (name, "blend")]
+        scorer = estimators if method == "blend" else estimators[0]
+        return FairBayes(scorer, random_state=seed, **common)
     from fairdial.methods.epo import EPO
     from fairdial.methods.fairbinn import FairBiNN
     from fairdial.methods.gfb import GFB
@@ -88,36 +99,3 @@ def make_model(
     kinds: dict[str, Any] = {"gfb": GFB, "epo": EPO, "fairbinn": FairBiNN, "yoto": YOTO}
     model: DialClassifier = kinds[method](network=network, random_state=seed, **common)
     return model
-
-
-def boosting(texts: Sequence[str], seed: int) -> Any:
-    """Gradient boosting in which text columns are categories."""
-    import numpy as np
-    from sklearn.compose import ColumnTransformer
-    from sklearn.ensemble import HistGradientBoostingClassifier
-    from sklearn.pipeline import make_pipeline
-    from sklearn.preprocessing import OrdinalEncoder
-
-    if not texts:
-        return HistGradientBoostingClassifier(random_state=seed)
-    codes = OrdinalEncoder(
-        handle_unknown="use_encoded_value",
-        unknown_value=np.nan,
-        encoded_missing_value=np.nan,
-        max_categories=MOST_CATEGORIES,
-    )
-    columns = ColumnTransformer([("texts", codes, list(texts))], remainder="passthrough")
-    trees = HistGradientBoostingClassifier(
-        categorical_features=list(range(len(texts))), random_state=seed
-    )
-    return make_pipeline(columns, trees)
-
-
-def logistic() -> Any:
-    """Logistic regression on the features that networks see."""
-    from sklearn.linear_model import LogisticRegression
-    from sklearn.pipeline import make_pipeline
-
-    from fairdial.encoders import TableEncoder
-
-    return make_pipeline(TableEncoder(), LogisticRegression(max_iter=STEPS))

@@ -46,9 +46,10 @@ CRITERIA = ("demographic_parity", "equal_opportunity", "predictive_equality")
     type=click.Choice(METHODS),
     default=DEFAULT,
     show_default=True,
-    help="What is trained. boosting and logistic: scikit-learn's, with the dial on top. fairbayes: "
-    "a network with the dial on top. gfb, epo, fairbinn, yoto: networks of the paper. Networks "
-    "need the extra torch.",
+    help="What is trained. boosting and logistic: scikit-learn's, with the dial on top; blend: "
+    "both, averaged. fairbayes: a network with the dial on top. gfb, epo, fairbinn, yoto: networks "
+    "of the paper. auto: the best of boosting, logistic, blend, a network and gfb on validation "
+    "rows, within --budget. Networks need the extra torch.",
 )
 @click.option("--out", required=True, type=click.Path(path_type=Path), help="Folder of the model.")
 @click.option("--positive", metavar="VALUE", help="The label that selected means.")
@@ -68,6 +69,11 @@ CRITERIA = ("demographic_parity", "equal_opportunity", "predictive_equality")
     default=30,
     show_default=True,
     help="Least number of counted held-out rows in each group.",
+)
+@click.option(
+    "--budget",
+    type=click.FloatRange(min=0, min_open=True),
+    help="Seconds that auto may try for, before the final training. [default: 60]",
 )
 @click.option("--epochs", type=click.IntRange(min=1), help="Of a network, at most.")
 @click.option("--members", type=click.IntRange(min=1), help="Networks that are averaged.")
@@ -96,6 +102,7 @@ def train(
     seed: int,
     drop: Sequence[str],
     min_count: int,
+    budget: float | None,
     epochs: int | None,
     members: int | None,
     recalibrate: bool,
@@ -106,7 +113,8 @@ def train(
     """Train a model with a dial on DATA, a CSV or Parquet file.
 
     Why boosting is the default: over 20 splits of Adult, gradient boosting with the dial on top was
-    more accurate at every gap than the networks, and it trains in seconds.
+    more accurate at every gap than the networks, and it trains in seconds. Which is best differs
+    between tables: --method auto tries, and says why it took what it took.
 
     \b
     fairdial train people.csv --label income --sensitive sex --out model
@@ -134,6 +142,7 @@ def train(
             seed=seed,
             epochs=epochs,
             members=members,
+            budget=budget,
             recalibrate=recalibrate,
             progress=show.progress,
             criterion=criterion,
@@ -153,6 +162,9 @@ def train(
             (model.estimator if method == "fairbayes" else model.network).verbose = False
         found = model.save(out, overwrite=overwrite, key=key_file)
     told = {"model": str(out), "hash": found, "method": method, "seconds": round(seconds, 3)}
+    if method == "auto":
+        told |= {"chosen": model.chosen_, "why": model.why_}
+        show.note(f"Chosen: {model.chosen_}. {model.why_}")
     _tell(model, rows, told, show)
     show.note(
         f"Trained in {seconds:.1f} s. The model is in {out}, its dial rests at {model.tolerance:g}."

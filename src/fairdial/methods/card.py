@@ -112,9 +112,11 @@ def _scorer(model: Any) -> str:
     """What scores, of FairBayes."""
     if not hasattr(model, "predict_method"):
         return ""
-    if model.estimator is None or isinstance(model.estimator, Network):
-        return "a plainly trained network"
-    name = f"`{type(model.estimator).__name__}`"
+    names = [
+        "a plainly trained network" if isinstance(part, Network) else f"`{type(part).__name__}`"
+        for part in model._parts()
+    ]
+    name = names[0] if len(names) == 1 else f"the average of {', '.join(names)}"
     if model.cv is not None:
         return f"{name}, averaged over {model.cv} folds"
     return f"{name}, one for each group" if model.per_group else name

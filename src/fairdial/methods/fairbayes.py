@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
@@ -16,10 +17,10 @@ from fairdial.criteria import Criterion
 from fairdial.criteria import criterion as find_criterion
 from fairdial.errors import InvalidInputError
 from fairdial.methods.base import positive_last, refuse_no_labels
-from fairdial.methods.network import Network, fit_scorer, torch_module
+from fairdial.methods.network import Network, fit_scorer, torch_module, train_network
 from fairdial.methods.rows import FitRows, Rows, take_rows
 from fairdial.methods.thresholds import ThresholdClassifier
-from fairdial.scorers import AveragedScorer, SklearnScorer, find_method
+from fairdial.scorers import AveragedScorer, Scorer, SklearnScorer, find_method
 
 
 class FairBayes(ThresholdClassifier):
@@ -31,9 +32,10 @@ class FairBayes(ThresholdClassifier):
 
     Parameters
     ----------
-    estimator : classifier, pipeline, Network or None
+    estimator : classifier, pipeline, Network, list of them, or None
         Gives scores by ``predict_proba``, ``decision_function`` or ``predict``. None is
-        ``Network()``: the neural network of GFB, trained plainly.
+        ``Network()``: the neural network of GFB, trained plainly. Of a list, all are trained and
+        their logits averaged.
     criterion : str or Criterion
         "demographic_parity", "equal_opportunity" or "predictive_equality".
     tolerance : float
@@ -71,7 +73,8 @@ class FairBayes(ThresholdClassifier):
     scorer_ : Scorer
         Gives the logits.
     estimator_ : classifier
-        The fitted estimator; a list with ``per_group`` or ``cv``.
+        The fitted estimator; a list with ``per_group``, ``cv`` or several estimators, in which a
+        network stands as its scorer. Not there for one network: that is ``net_``.
 
     Examples
     --------
@@ -120,12 +123,25 @@ class FairBayes(ThresholdClassifier):
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        if self.estimator is None or isinstance(self.estimator, Network):
-            encodes = (self.estimator or Network()).encoder is not None
-            tags.input_tags.allow_nan = tags.input_tags.string = encodes
-        if hasattr(self.estimator, "__sklearn_tags__") and not isinstance(self.estimator, Network):
-            tags.input_tags = get_tags(self.estimator).input_tags
+        takes = []  # missing values, texts: what every part takes
+        for part in self._parts():
+            if isinstance(part, Network):
+                takes.append([part.encoder is not None] * 2)
+            elif hasattr(part, "__sklearn_tags__"):
+                tags.input_tags = get_tags(part).input_tags
+                takes.append([tags.input_tags.allow_nan, tags.input_tags.string])
+        if takes:
+            nan, text = (all(values) for values in zip(*takes, strict=True))
+            tags.input_tags.allow_nan, tags.input_tags.string = nan, text
         return tags
+
+    def _parts(self) -> list[Any]:
+        """The estimators whose logits are averaged; mostly one."""
+        several = isinstance(self.estimator, (list, tuple))
+        parts = list(self.estimator) if several else [self.estimator]
+        if not parts:
+            raise InvalidInputError("`estimator` must hold at least one estimator, got none.")
+        return [Network() if part is None else part for part in parts]
 
     def _fit(self, X: Any, y: Any, sensitive_features: Any) -> Self:
         if self.prefit:
@@ -134,38 +150,51 @@ class FairBayes(ThresholdClassifier):
             X = self._check_features(X, reset=True)
             refuse_no_labels(y)
             return self._calibrate(X, self._labels(y), sensitive, "declared")
-        rows = self._rows_to_fit(X, y, sensitive_features)
-        self.trained_groups_ = rows.names if self.per_group else None
-        if self.estimator is None or isinstance(self.estimator, Network):
-            return self._fit_network(rows)
+        rows, parts = self._rows_to_fit(X, y, sensitive_features), self._parts()
+        nets = any(isinstance(part, Network) for part in parts)
+        self.trained_groups_ = rows.names if self.per_group or nets else None
         if self.cv is not None:
             return self._cross_fit(rows)
-        scorer = self._train(rows, rows.train)
-        self.scorer_ = scorer
-        self.estimator_ = scorer.estimators if self.per_group else scorer.estimators[0]
+        if len(parts) == 1 and nets:
+            fit_scorer(self, parts[0], rows, self._plain_step(parts[0]))
+            return self._calibrate_held_out(rows)
+        scorers = self._train(rows, rows.train)
+        self.scorer_ = scorers[0] if len(scorers) == 1 else AveragedScorer(scorers)
+        fitted = fitted_of(scorers)
+        self.estimator_ = fitted if len(parts) > 1 or self.per_group else fitted[0]
         return self._calibrate_held_out(rows)
 
-    def _fit_network(self, rows: FitRows) -> Self:
-        """The same network as GFB's, trained by empirical risk minimisation (eq:l_pred)."""
-        if self.cv is not None:
-            raise InvalidInputError(f"`cv` must be None for a network, got {self.cv!r}.")
-        network = self.estimator if self.estimator is not None else Network()
-        masoba, steps = torch_module("masoba"), torch_module("steps")
-        rate = find_criterion(self.criterion).rates[0]
+    def _plain_step(self, network: Network) -> Any:
+        """Empirical risk minimisation (eq:l_pred) of the same network as GFB's."""
+        rate, objective = find_criterion(self.criterion).rates[0], self._objective()
 
         def make_step(net: Any, shares: Any, _: int) -> Any:
-            return steps.PlainStep(
+            return torch_module("steps").PlainStep(
                 net,
-                masoba.Objective(rate, shares, weight=1.0, gamma=network.gamma),
+                objective(rate, shares, weight=1.0, gamma=network.gamma),
                 rate=network.learning_rate,
                 weight_decay=network.weight_decay,
             )
 
-        fit_scorer(self, network, rows, make_step)
-        return self._calibrate_held_out(rows)
+        return make_step
 
-    def _train(self, rows: FitRows, places: Rows) -> SklearnScorer:
-        """Fit the estimator, or one for each group, on these rows."""
+    def _objective(self) -> Any:
+        """The prediction loss of networks."""
+        return torch_module("masoba").Objective
+
+    def _train(self, rows: FitRows, places: Rows) -> list[Scorer]:
+        """Train every estimator on these rows."""
+        found: list[Scorer] = []
+        for part in self._parts():
+            if isinstance(part, Network):
+                some = replace(rows, train=places)
+                found.append(train_network(self, part, some, self._plain_step(part)).scorer)
+            else:
+                found.append(self._train_one(part, rows, places))
+        return found
+
+    def _train_one(self, estimator: Any, rows: FitRows, places: Rows) -> SklearnScorer:
+        """Fit a classifier, or one for each group, on these rows."""
         codes = rows.codes[places]
         parts = [places]
         if self.per_group:
@@ -179,7 +208,7 @@ class FairBayes(ThresholdClassifier):
                     + ", got one class only."
                 )
             X, y = take_rows(rows.X, part), rows.labels[part]
-            estimators.append(clone(self.estimator).fit(X, y))
+            estimators.append(clone(estimator).fit(X, y))
         return SklearnScorer(
             estimators,
             positive=self.classes_[1],
@@ -199,20 +228,22 @@ class FairBayes(ThresholdClassifier):
             folds, shuffle=True, random_state=check_random_state(self.random_state)
         )
         logits = np.empty(len(cells))
-        scorers = []
+        scorers: list[Scorer] = []
         for train, held in splitter.split(np.zeros(len(cells)), cells):
-            scorer = self._train(rows, train)
-            logits[held] = scorer.logits(take_rows(rows.X, held), rows.codes[held])
-            scorers.append(scorer)
+            fold = self._train(rows, train)
+            logits[held] = AveragedScorer(fold).logits(take_rows(rows.X, held), rows.codes[held])
+            scorers += fold
         self.scorer_ = AveragedScorer(scorers)
-        self.estimator_ = [estimator for scorer in scorers for estimator in scorer.estimators]
+        self.estimator_ = fitted_of(scorers)
         return self._set_frontier(logits, rows.codes, rows.names, rows.positive, "none")
 
     def _use_fitted(self) -> None:
         """Take the estimator as it is (``prefit``)."""
-        if self.per_group or self.cv is not None or self.estimator is None:
+        several = isinstance(self.estimator, (list, tuple))
+        if self.per_group or self.cv is not None or self.estimator is None or several:
             raise InvalidInputError(
-                "`prefit` must be False with `per_group`, `cv` or no `estimator`, got True."
+                "`prefit` must be False with `per_group`, `cv`, several estimators or none, got "
+                "True."
             )
         if hasattr(self.estimator, "__sklearn_tags__"):
             try:
@@ -238,3 +269,11 @@ class FairBayes(ThresholdClassifier):
         if self.prefit and not hasattr(self, "scorer_"):
             self._use_fitted()
         super()._check_scorer()
+
+
+def fitted_of(scorers: list[Scorer]) -> list[Any]:
+    """The estimators behind scorers; a network is its scorer."""
+    found: list[Any] = []
+    for scorer in scorers:
+        found += scorer.estimators if isinstance(scorer, SklearnScorer) else [scorer]
+    return found

@@ -23,7 +23,7 @@ from fairdial.errors import (
 )
 from fairdial.methods.base import DialClassifier
 from fairdial.methods.epo import EPO
-from fairdial.methods.fairbayes import FairBayes
+from fairdial.methods.fairbayes import FairBayes, fitted_of
 from fairdial.methods.fairbinn import FairBiNN
 from fairdial.methods.families import FamilyClassifier
 from fairdial.methods.gfb import GFB
@@ -175,18 +175,13 @@ class _Reader:
     def scorer(self, model: Any) -> None:
         """Set what scores."""
         told = self.manifest["scorer"]
-        if told["kind"] == "estimators":
+        if told["kind"] in ("estimators", "averaged"):
             claim(isinstance(model, FairBayes), "a scorer of the method's kind")
-            self.estimators(model, told)
+            self.parts(model, told)
             return
         wanted = SCORERS.get(self.manifest["method"], "net")
         claim(told["kind"] == wanted, "a scorer of the method's kind")
-        nets = self.nets(model, told["nets"])
-        model.encoder_ = self.encoder(model, told["encoder"])
-        _check_nets(nets, model.trained_groups_, model.encoder_, wanted)
-        device = _device(_network(model))
-        nets = [net.to(device) for net in nets]
-        encode = torch_module("fitting").Inputs(model.encoder_, device)
+        nets, model.encoder_, encode = self.net_parts(model, _network(model), told, "")
         scoring = torch_module("scorer")
         model.best_epoch_ = unpack(told["best_epoch"])
         if wanted == "runs":
@@ -202,59 +197,88 @@ class _Reader:
         else:
             model.scorer_ = scoring.NetScorer(model.net_, encode)
 
-    def nets(self, model: Any, told: list[dict[str, Any]]) -> list[Any]:
-        """The networks; the parameters get their trunk back, if there is one."""
+    def net_parts(
+        self, model: Any, network: Network, told: dict[str, Any], prefix: str
+    ) -> tuple[list[Any], Any, Any]:
+        """Networks where they run, their encoder, and what makes rows their inputs."""
+        nets = self.nets(network, told["nets"], prefix)
+        encoder = self.encoder(network, told["encoder"], prefix)
+        _check_nets(nets, model.trained_groups_, encoder, told["kind"])
+        device = _device(network)
+        encode = torch_module("fitting").Inputs(encoder, device)
+        return [net.to(device) for net in nets], encoder, encode
+
+    def nets(self, network: Network, told: list[dict[str, Any]], prefix: str) -> list[Any]:
+        """The networks; the settings get their trunk back, if there is one."""
         saving = torch_module("saving")
         own = saving.needs_trunk(told)
         if own is None and self.trunk is not None:
             raise ModelFileError("`trunk` must be left out: the model's is the library's, got one.")
         if own is not None and self.trunk is None:
             raise ModelFileError(
-                f"`{WEIGHTS}` holds the weights of a trunk of your own, {own}, and files bring no "
+                f"`{prefix}{WEIGHTS}` holds the weights of a trunk of your own, {own}, and files "
+                "bring no "
                 "code: load(..., trunk=...) takes what Network(trunk=...) took."
             )
         trunk = self.trunk or saving.library_trunk(told)
         if trunk is not None:
-            _network(model).trunk = trunk
-        return saving.nets_from_arrays(told, self.files[WEIGHTS], WEIGHTS, trunk)  # type: ignore[no-any-return]
+            network.trunk = trunk
+        file = prefix + WEIGHTS
+        return saving.nets_from_arrays(told, self.files[file], file, trunk)  # type: ignore[no-any-return]
 
-    def estimators(self, model: Any, told: dict[str, Any]) -> None:
-        """Estimators of scikit-learn: one, one for each group, or those of folds."""
-        method, parts = told["method"], self.objects["fitted"]
+    def parts(self, model: Any, told: dict[str, Any]) -> None:
+        """Classifiers, one or one for each group; or several scorers whose logits are averaged."""
+        if told["kind"] == "estimators":
+            model.scorer_ = self.estimators(model, told, "")
+            fitted = model.scorer_.estimators
+            model.estimator_ = fitted if told["per_group"] else fitted[0]
+            return
+        claim(told["parts"], "scorers")
+        networks = [part for part in model._parts() if isinstance(part, Network)] or [Network()]
+        scorers: list[Any] = []
+        for i, part in enumerate(told["parts"]):
+            prefix = f"part{i}-"
+            if part["kind"] == "estimators":
+                scorers.append(self.estimators(model, part, prefix))
+                continue
+            claim(part["kind"] == "net", "classifiers and networks")
+            place = sum(other["kind"] == "net" for other in told["parts"][:i])
+            network = networks[place % len(networks)]  # the same in every fold
+            (net,), _, encode = self.net_parts(model, network, part, prefix)
+            scorers.append(torch_module("scorer").NetScorer(net, encode))
+        model.scorer_, model.estimator_ = AveragedScorer(scorers), fitted_of(scorers)
+
+    def estimators(self, model: Any, told: dict[str, Any], prefix: str) -> SklearnScorer:
+        """A classifier of scikit-learn, or one for each group."""
+        method, found = told["method"], self.objects[f"{prefix}fitted"]
         groups = model.trained_groups_ if told["per_group"] else (0,)
-        fits = all(len(part) == len(groups) for part in parts)
-        claim(fits, "one estimator, or one for each group")
-        every = [estimator for part in parts for estimator in part]
-        for estimator in every:
+        claim(len(found) == len(groups), "one estimator, or one for each group")
+        for estimator in found:
             find_method(estimator, method)
             if hasattr(estimator, "__sklearn_tags__"):
                 check_is_fitted(estimator)
-        scorers = [SklearnScorer(p, positive=model.classes_[1], method=method) for p in parts]
-        if told["averaged"]:
-            model.scorer_, model.estimator_ = AveragedScorer(scorers), every
-        else:
-            (model.scorer_,) = scorers
-            model.estimator_ = model.scorer_.estimators if told["per_group"] else every[0]
+        return SklearnScorer(found, positive=model.classes_[1], method=method)
 
-    def encoder(self, model: Any, kind: str | None) -> Any:
+    def encoder(self, network: Network, kind: str | None, prefix: str) -> Any:
         """How rows become inputs."""
         if kind == "pictures":
-            fresh = _network(model).encoder
+            fresh, file = network.encoder, prefix + PICTURES
             claim(type(fresh).__name__ == "ResNetEncoder", "an encoder of pictures")
             try:
-                return clone(fresh).put_bytes(self.files[PICTURES])
+                return clone(fresh).put_bytes(self.files[file])
             except (*BROKEN, RuntimeError, SafetensorError) as error:
                 raise ModelFileError(
-                    f"`{PICTURES}` must hold an encoder of pictures, got something else "
+                    f"`{file}` must hold an encoder of pictures, got something else "
                     f"({type(error).__name__}: {error})."
                 ) from error
         if kind != "table":
-            return None if kind is None else self.objects["encoder"]
-        read_json(self.files[ENCODER], ENCODER)  # refuses what from_json may not
+            return None if kind is None else self.objects[f"{prefix}encoder"]
+        file = prefix + ENCODER
+        read_json(self.files[file], file)  # refuses what from_json may not
         try:
-            return TableEncoder.from_json(self.files[ENCODER].decode())
+            return TableEncoder.from_json(self.files[file].decode())
         except InvalidInputError as error:
-            raise ModelFileError(f"`{ENCODER}` must hold a table encoder: {error}") from error
+            raise ModelFileError(f"`{file}` must hold a table encoder: {error}") from error
 
     def tables(self) -> dict[str, Any]:
         """How training went."""
@@ -323,5 +347,5 @@ def _check_nets(nets: list[Any], groups: tuple[Hashable, ...], encoder: Any, kin
         claim((net.film is not None) == (kind == "film"), "nets of the method's kind")
         layers = getattr(net.trunk, "layers", None)
         if layers is not None and isinstance(encoder, TableEncoder):
-            width = encoder.n_features_out_ + (net.groups if net.shared else 0)
+            width = encoder.n_features_out_ + (net.groups if net.shared else 0) - net.trunk.marks
             claim(layers[0].weight.shape[1] == width, "as many features as the encoder gives")

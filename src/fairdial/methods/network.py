@@ -5,9 +5,11 @@ from __future__ import annotations
 import importlib
 from functools import partial
 from numbers import Integral, Real
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
 from scipy.sparse import issparse
 from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
@@ -15,7 +17,7 @@ from sklearn.utils import check_random_state
 from fairdial._validation import check_choice, check_count, check_fraction
 from fairdial.criteria import criterion as find_criterion
 from fairdial.errors import InterruptedWarning, InvalidInputError, MissingExtraError, warn
-from fairdial.methods.rows import FitRows, hold_out
+from fairdial.methods.rows import FitRows, Rows, hold_out
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -38,6 +40,9 @@ class Network(BaseEstimator):  # type: ignore[misc]
     shared : bool, optional
         Whether one trunk and head serve all groups and see the group as an input; else each group
         has its own, as in the paper. By default shared, but separate for a ``trunk`` of your own.
+    group_input : {"trunk", "head", "none"}
+        Where a shared network sees the group: from the first layer on, in the head alone, or
+        nowhere; then scores are blind to the group, and thresholds alone tell groups apart.
     norm, bare : bool
         Layer normalisation after hidden layers; no activation after the trunk's last layer.
     dropout : float
@@ -62,8 +67,9 @@ class Network(BaseEstimator):  # type: ignore[misc]
         An epoch is one pass over the largest or over the smallest group.
     average : float or None
         Keep the bias-corrected moving average of the weights over about so many epochs.
-    validation : float
-        Share of the training rows that early stopping looks at.
+    validation : float or array of bool
+        Share of the training rows that early stopping looks at; or which of the rows given to
+        ``fit`` those are.
     encoder : "auto", None or Encoder
         Turns tables into features, fitted on training rows; "auto" is :class:`TableEncoder` for
         tables and nothing for tensors. None: the rows are numbers already.
@@ -90,6 +96,7 @@ class Network(BaseEstimator):  # type: ignore[misc]
         head: int = 32,
         trunk: Any = None,
         shared: bool | None = None,
+        group_input: str = "trunk",
         norm: bool = False,
         bare: bool = False,
         dropout: float = 0.0,
@@ -103,7 +110,7 @@ class Network(BaseEstimator):  # type: ignore[misc]
         score: str = "dial",
         epoch: str = "long",
         average: float | None = 3.0,
-        validation: float = 0.1,
+        validation: Any = 0.1,
         encoder: Any = "auto",
         device: str = "auto",
         verbose: bool = False,
@@ -114,6 +121,7 @@ class Network(BaseEstimator):  # type: ignore[misc]
         self.head = head
         self.trunk = trunk
         self.shared = shared
+        self.group_input = group_input
         self.norm = norm
         self.bare = bare
         self.dropout = dropout
@@ -154,8 +162,15 @@ class Network(BaseEstimator):  # type: ignore[misc]
                 f"`hidden` must be a tuple of positive widths, got {self.hidden!r}."
             )
         check_choice(self.score, "score", ("dial", "hypervolume"))
+        check_choice(self.group_input, "group_input", ("trunk", "head", "none"))
+        if self.group_input != "trunk" and not self.is_shared:
+            raise InvalidInputError(
+                f"`group_input` must be 'trunk' where each group has a network of its own, got "
+                f"{self.group_input!r}."
+            )
         check_choice(self.epoch, "epoch", ("long", "short"))
-        check_fraction(self.validation, "validation")
+        if np.ndim(self.validation) == 0:
+            check_fraction(self.validation, "validation")
         for name in ("learning_rate", "gamma", "weight_decay", "dropout"):
             value = getattr(self, name)
             positive = name == "learning_rate"
@@ -215,7 +230,10 @@ def prepare_fit(model: DialClassifier, network: Network, rows: FitRows) -> tuple
     rng = check_random_state(model.random_state)
     seed = int(rng.randint(2**31 - 1))
     network.check()
-    held = hold_out(rows.cells[rows.train], network.validation, rng)
+    if np.ndim(network.validation) == 0:
+        held = hold_out(rows.cells[rows.train], network.validation, rng)
+    else:
+        held = np.flatnonzero(_marked(network.validation, len(rows.codes))[rows.train])
     data = fitting.TrainingRows(
         X=rows.X,
         positive=rows.positive,
@@ -233,10 +251,34 @@ def prepare_fit(model: DialClassifier, network: Network, rows: FitRows) -> tuple
     return fitting.prepare(network, data, find_criterion(model.criterion), encoder), seed
 
 
-def fit_scorer(model: DialClassifier, network: Network, rows: FitRows, make_step: Any) -> None:
-    """Train one network on the training rows of a fit; sets what the estimator has learned.
+def _marked(validation: Any, n_rows: int) -> NDArray[np.bool_]:
+    """Which rows early stopping looks at, where they are named."""
+    mask = np.asarray(validation)
+    if mask.shape != (n_rows,) or mask.dtype != bool:
+        raise InvalidInputError(
+            f"`validation` must be a share, or true or false for each of the {n_rows} rows, got "
+            f"shape {mask.shape} of {mask.dtype}."
+        )
+    return mask
 
-    ``make_step(net, shares, steps_per_epoch)`` is the method.
+
+class Trained(NamedTuple):
+    """A network that was trained: what scores, and how training went."""
+
+    scorer: Any
+    net: Any
+    history: pd.DataFrame
+    best_epoch: int
+    validation: Rows  # rows that early stopping looked at
+
+
+def train_network(
+    model: DialClassifier, network: Network, rows: FitRows, make_step: Any, targets: Any = None
+) -> Trained:
+    """Train one network on the training rows of a fit.
+
+    ``make_step(net, shares, steps_per_epoch)`` is the method; ``targets`` are probabilities to be
+    learned instead of labels.
     """
     fitting, scoring = torch_module("fitting"), torch_module("scorer")
     prepared, seed = prepare_fit(model, network, rows)
@@ -244,17 +286,31 @@ def fit_scorer(model: DialClassifier, network: Network, rows: FitRows, make_step
         network,
         prepared,
         fitting.Recipe(
-            make_step, partial(fitting.score_dial, by=network.score), told=describe(model)
+            make_step,
+            partial(fitting.score_dial, by=network.score),
+            told=describe(model),
+            targets=targets,
         ),
         seed=seed,
         start=model.net_ if _goes_on(model) else None,
         checkpoint=network.checkpoint,
     )
     tell_interruption(fitted)
-    model.net_, model.encoder_, model.history_ = fitted.net, prepared.encoder, fitted.history
-    model.best_epoch_ = fitted.best_epoch[0]
+    scorer = scoring.NetScorer(fitted.net, prepared.encode)
+    held = prepared.data.validation
+    return Trained(scorer, fitted.net, fitted.history, fitted.best_epoch[0], held)
+
+
+def fit_scorer(
+    model: DialClassifier, network: Network, rows: FitRows, make_step: Any, targets: Any = None
+) -> None:
+    """Train one network, and set what the estimator has learned."""
+    trained = train_network(model, network, rows, make_step, targets)
+    model.scorer_, model.net_ = trained.scorer, trained.net
+    model.encoder_ = trained.scorer.encode.encoder
+    model.history_, model.best_epoch_ = trained.history, trained.best_epoch
+    model.validation_rows_ = trained.validation
     model.trained_groups_ = rows.names
-    model.scorer_ = scoring.NetScorer(fitted.net, prepared.encode)
 
 
 def tell_interruption(fitted: Any) -> None:

@@ -5,10 +5,13 @@
 
 from __future__ import annotations
 
+import copy
 import os
 import platform
 from importlib import metadata
 from typing import Any
+
+import numpy as np
 
 from fairdial._version import __version__
 from fairdial.criteria import Criterion
@@ -82,6 +85,8 @@ class _Parcel:
         if type(value) is Network:
             params = value.get_params(deep=False)
             params |= dict.fromkeys(UNSAVED)
+            if np.ndim(params["validation"]):  # which rows they were says nothing elsewhere
+                params["validation"] = Network().validation
             return {"$network": {name: pack(v, self.pack) for name, v in params.items()}}
         if type(value) is TableEncoder:
             return {"$table_encoder": {k: pack(v) for k, v in value.get_params().items()}}
@@ -95,42 +100,46 @@ class _Parcel:
     def scorer(self, model: Any) -> dict[str, Any]:
         """What scores."""
         scorer = model.scorer_
-        if isinstance(scorer, (SklearnScorer, AveragedScorer)):
-            averaged = isinstance(scorer, AveragedScorer)
-            parts: list[Any] = scorer.scorers if averaged else [scorer]  # type: ignore[union-attr]
-            self.objects["fitted"] = [part.estimators for part in parts]
-            return {
-                "kind": "estimators",
-                "method": parts[0].method,
-                "averaged": averaged,
-                "per_group": model.trained_groups_ is not None,
-            }
+        if isinstance(scorer, AveragedScorer):
+            parts = [self.part(part, f"part{i}-") for i, part in enumerate(scorer.scorers)]
+            return {"kind": "averaged", "parts": parts}
+        if isinstance(scorer, SklearnScorer):
+            return self.part(scorer, "")
         kind = KINDS[type(scorer).__name__]
         nets = model.nets_ if kind == "runs" else [model.net_]
-        told, self.files[WEIGHTS] = torch_module("saving").nets_to_arrays(nets)
-        found = {
-            "kind": kind,
-            "nets": told,
-            "encoder": self.encoder(model.encoder_),
-            "best_epoch": pack(model.best_epoch_),
-        }
+        found = self.nets(kind, nets, model.encoder_, "")
+        found["best_epoch"] = pack(model.best_epoch_)
         if kind == "runs":
             found["settings"] = pack(model.settings_)
         if kind == "film":
             found["condition"] = vars(scorer.condition)
         return found
 
-    def encoder(self, encoder: Any) -> str | None:
+    def part(self, scorer: Any, prefix: str) -> dict[str, Any]:
+        """One of several scorers: classifiers, one or one for each group; or a network."""
+        if not isinstance(scorer, SklearnScorer):
+            trained = copy.deepcopy(scorer.net).float()  # it was, and scores in double precision
+            return self.nets("net", [trained], scorer.encode.encoder, prefix)
+        self.objects[f"{prefix}fitted"] = scorer.estimators
+        several = len(scorer.estimators) > 1
+        return {"kind": "estimators", "method": scorer.method, "per_group": several}
+
+    def nets(self, kind: str, nets: list[Any], encoder: Any, prefix: str) -> dict[str, Any]:
+        """Networks and their encoder."""
+        told, self.files[prefix + WEIGHTS] = torch_module("saving").nets_to_arrays(nets)
+        return {"kind": kind, "nets": told, "encoder": self.encoder(encoder, prefix)}
+
+    def encoder(self, encoder: Any, prefix: str) -> str | None:
         """How rows become inputs."""
         if encoder is None:
             return None
         if type(encoder) is TableEncoder:
-            self.files[ENCODER] = encoder.to_json().encode()
+            self.files[prefix + ENCODER] = encoder.to_json().encode()
             return "table"
         if _is_resnet(encoder):
-            self.files[PICTURES] = encoder.to_bytes()
+            self.files[prefix + PICTURES] = encoder.to_bytes()
             return "pictures"
-        self.objects["encoder"] = encoder
+        self.objects[f"{prefix}encoder"] = encoder
         return "object"
 
     def frontier(self, model: Any) -> dict[str, Any] | None:

@@ -106,7 +106,7 @@ class ResNetEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         net = net.to(find_device(self.device)).eval()
         size = min(self.adapt or len(pictures), len(pictures))
         drawn = np.random.default_rng(DRAWN_BY).permutation(len(pictures))[:size]
-        sample = pictures[np.sort(drawn)]
+        sample = pictures[drawn]  # in that order: a batch must be like the rest
         start = _digest(net, sample.places_key(), repr(sample.mean + sample.std), str(self.adapt))
 
         def adapted() -> Features:
@@ -199,21 +199,45 @@ def run_net(
 
 @torch.no_grad()
 def adapt_statistics(net: nn.Module, pictures: Pictures) -> None:
-    """Take the statistics of batch normalisation from pictures: the mean over batches of them."""
+    """Take the statistics of batch normalisation from pictures, in an order by chance.
+
+    They are those of all values that reach a layer, while the layers before it normalise each batch
+    by itself.
+    """
     rows = PictureRows(pictures, next(net.parameters()).device)
-    norms = [m for m in net.modules() if isinstance(m, nn.BatchNorm2d)]
-    before = [norm.momentum for norm in norms]
-    for norm in norms:
-        norm.reset_running_stats()
-        norm.momentum = None  # the plain mean
+    pools = [_Pool(m) for m in net.modules() if isinstance(m, nn.BatchNorm2d)]
     net.train()
     for start in range(0, len(pictures), AT_ONCE):
         places = torch.arange(start, min(start + AT_ONCE, len(pictures)))
         if len(places) > 1 or len(pictures) == 1:
             net(rows.take(places))
     net.eval()
-    for norm, momentum in zip(norms, before, strict=True):
-        norm.momentum = momentum
+    for pool in pools:
+        pool.close()
+
+
+class _Pool:
+    """Mean and variance of everything that a layer of batch normalisation is given."""
+
+    def __init__(self, norm: nn.BatchNorm2d) -> None:
+        self.norm, self.n = norm, 0
+        self.mean = torch.zeros(norm.num_features, dtype=torch.float64)
+        self.squares = torch.zeros_like(self.mean)  # of deviations from the mean
+        self._hook = norm.register_forward_pre_hook(self._look)
+
+    def _look(self, _: nn.Module, given: tuple[Tensor, ...]) -> None:
+        var, mean = (m.double().cpu() for m in torch.var_mean(given[0], (0, 2, 3), correction=0))
+        n = given[0].numel() // given[0].shape[1]
+        total, apart = self.n + n, mean - self.mean
+        self.squares += n * var + apart**2 * (self.n * n / total)
+        self.mean += apart * (n / total)
+        self.n = total
+
+    def close(self) -> None:
+        """Stop looking, and give the layer what was seen."""
+        self._hook.remove()
+        self.norm.running_mean.copy_(self.mean)  # type: ignore[union-attr]
+        self.norm.running_var.copy_(self.squares / max(self.n - 1, 1))  # type: ignore[union-attr]
 
 
 def _checked(X: Any) -> Pictures:

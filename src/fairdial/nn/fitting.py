@@ -137,6 +137,8 @@ class Recipe:
         Arguments of the hyper-networks, where the net is modulated.
     told : str
         The method's own settings, for the checkpoint's key.
+    targets : (n,) array, optional
+        Probabilities that the nets learn instead of the rows' labels.
     """
 
     make_step: Callable[[DialNet, NDArray[np.float64], int], Step]
@@ -144,6 +146,7 @@ class Recipe:
     runs: int = 1
     film: dict[str, Any] | None = None
     told: str = ""
+    targets: NDArray[np.float64] | None = None
 
 
 @dataclass
@@ -228,16 +231,19 @@ def build(
         trunk = ModuleStack.of(network.trunk, nets)
         width = _width(trunk.nets[0], sample)
     else:
-        n_in = sample.shape[-1] + (n_groups if network.is_shared else 0)
+        marks, seen = n_groups if network.is_shared else 0, network.group_input
+        early, late = (marks if seen == place else 0 for place in ("trunk", "head"))
         trunk = MLPTrunk(
             nets,
-            (n_in, *network.hidden),
+            (sample.shape[-1] + early, *network.hidden),
             generator,
             norm=network.norm,
             dropout=network.dropout,
             bare=network.bare,
+            marks=marks - early,
+            late=late > 0,
         )
-        width = network.hidden[-1]
+        width = network.hidden[-1] + late
     head = Head(nets, width, network.head, generator)
     widths = [*getattr(trunk, "active_widths", []), *head.active_widths]
     if film is not None and not widths:
@@ -369,7 +375,8 @@ def fit_network(
         Folder in which the state is kept.
     """
     data, rows, device = prepared.data, prepared.rows, prepared.device
-    y = torch.as_tensor(data.positive, dtype=torch.float32, device=device)
+    learned = data.positive if recipe.targets is None else recipe.targets
+    y = torch.as_tensor(learned, dtype=torch.float32, device=device)
     parts = prepared.parts
     one_thread = few_threads(network.trunk is None)
     with torch.random.fork_rng(devices=[]), one_thread, joined() as world:

@@ -54,10 +54,20 @@ class _Phi:
     """
 
     def __init__(
-        self, logits: Floats, rate: Rate, shares: Floats, counts: Floats | None, k: float
+        self,
+        logits: Floats,
+        rate: Rate,
+        shares: Floats,
+        counts: Floats | None,
+        k: float,
+        gap: float = 0.0,
     ) -> None:
         self.logits, self.rate, self.counts, self.half_k = logits, rate, counts, k / 2.0
         self.sign_over_share = SIGNS / shares
+        self.allowed: Floats = np.zeros(len(logits))
+        if gap:  # what may be left, on the side where the disparity is at t = 0
+            free = self.at(np.zeros(len(logits)))[0]
+            self.allowed = np.clip(free, -gap, gap)
 
     def at(self, t: Floats) -> tuple[Floats, Floats]:
         """Phi (M,) and dphi/dt (M,), which is negative."""
@@ -74,7 +84,7 @@ class _Phi:
             rates = np.einsum("mgn,gn->mg", tanh, self.counts)
             squares = np.einsum("mgn,mgn,gn->mg", tanh, tanh, self.counts)
         pull = (1.0 - squares) * self.slopes
-        phi = (rates[:, 1] - rates[:, 0]) / 2.0
+        phi = (rates[:, 1] - rates[:, 0]) / 2.0 - self.allowed
         return phi, (pull[:, 0] - pull[:, 1]) * (self.half_k / 2.0)
 
     def gradient(self, by_t: Floats) -> Floats:
@@ -118,6 +128,7 @@ def find_fairest(
     clamp: float = CLAMP,
     hard: bool = False,
     accuracy: float = ACCURATE,
+    gap: float = 0.0,
 ) -> Fairest:
     """Root of phi for each net.
 
@@ -142,6 +153,9 @@ def find_fairest(
         phi's, at that t.
     accuracy : float
         Of phi at the root.
+    gap : float
+        Size of phi that is allowed: the least t that brings it down to this, 0 where it is within.
+        Such a 0 has no gradient.
 
     Examples
     --------
@@ -161,7 +175,7 @@ def find_fairest(
     low, high = setting_domain(rate, shares)
     clamp = min(clamp, (high - low) / 10.0)  # a rare group's domain is narrow
     low, high = low + clamp, high - clamp
-    phi = _Phi(logits, rate, shares, counts, sharpness)
+    phi = _Phi(logits, rate, shares, counts, sharpness, gap)
     if hard:
         t = np.minimum(np.maximum(hard_root(logits, rate, shares, counts), low), high)
         by_t = phi.at(t)[1]
@@ -170,6 +184,7 @@ def find_fairest(
         if start is not None and by_t.max() > STEEPEST:  # flat: t must not be the last batch's
             t, by_t = _solve(phi, low, high, None, accuracy)
     gradient = phi.gradient(by_t)
+    gradient[np.abs(phi.allowed) < gap] = 0.0
     if not (t.min() - low > HELD and high - t.max() > HELD):  # the clamp holds some t
         gradient[(t - low < HELD) | (high - t < HELD)] = 0.0
     return Fairest(t, phi.thresholds, phi.slopes, gradient)

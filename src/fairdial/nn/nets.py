@@ -72,6 +72,10 @@ class MLPTrunk(nn.Module):
         Share of the units that are dropped after each hidden layer while training.
     bare : bool
         No activation after the last layer, as the paper's networks have it.
+    marks : int
+        So many inputs at the end, which tell the group, are not for the layers.
+    late : bool
+        Put those marks behind the features, for the head; else they are dropped.
     """
 
     def __init__(
@@ -83,6 +87,8 @@ class MLPTrunk(nn.Module):
         norm: bool = False,
         dropout: float = 0.0,
         bare: bool = False,
+        marks: int = 0,
+        late: bool = False,
     ) -> None:
         super().__init__()
         self.layers = nn.ModuleList(
@@ -90,6 +96,7 @@ class MLPTrunk(nn.Module):
         )
         self.norms = nn.ModuleList(StackedNorm(nets, w) for w in widths[1:-1]) if norm else None
         self.dropout, self.bare = dropout, bare
+        self.marks, self.late = marks, late
 
     @property
     def active_widths(self) -> list[int]:
@@ -100,6 +107,9 @@ class MLPTrunk(nn.Module):
     def forward(self, x: Tensor, nets: slice = ALL, film: Sequence[Modulation] = ()) -> Tensor:
         """(S, B, d) -> (S, B, f)."""
         last = len(self.layers) - 1
+        mark = x[..., x.shape[-1] - self.marks :]
+        if self.marks:
+            x = x[..., : -self.marks]
         for i, layer in enumerate(self.layers):
             x = layer(x, nets)
             if i == last and self.bare:
@@ -111,7 +121,7 @@ class MLPTrunk(nn.Module):
                 x = self.norms[i](x, nets)
             if self.dropout:
                 x = functional.dropout(x, self.dropout, self.training)
-        return x
+        return torch.cat((x, mark), dim=-1) if self.late else x
 
 
 def modulate(x: Tensor, film: Modulation) -> Tensor:

@@ -33,6 +33,7 @@ def _plain(net: DialNet) -> bool:
     return (
         type(trunk) is MLPTrunk
         and trunk.norms is None
+        and not trunk.marks
         and type(net.head) is Head
         and net.film is None
         and net.runs == 1

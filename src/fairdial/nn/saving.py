@@ -56,7 +56,8 @@ def _tell(net: DialNet) -> dict[str, Any]:
 def _tell_trunk(trunk: nn.Module) -> dict[str, Any]:
     if isinstance(trunk, MLPTrunk):
         norm = trunk.norms is not None
-        return {"kind": "layers", "norm": norm, "dropout": trunk.dropout, "bare": trunk.bare}
+        told = {"kind": "layers", "norm": norm, "dropout": trunk.dropout, "bare": trunk.bare}
+        return told | {"marks": trunk.marks, "late": trunk.late}
     assert isinstance(trunk, ModuleStack)
     module = trunk.nets[0]
     for name, known in TRUNKS.items():
@@ -140,7 +141,10 @@ def _build(told: dict[str, Any], weights: Weights, file: str, trunk: Any) -> Dia
         layers = stack
         if layers is None:
             inputs, *inner = _widths(weights, "trunk.layers")
-            n_in = inner[-1]
+            marks, late = words["marks"], _flag(words["late"])
+            if marks not in (0, groups) or (marks and not shared) or (late and not marks):
+                raise ValueError("marks of other groups")
+            n_in = inner[-1] + marks * late
             layers = MLPTrunk(
                 nets,
                 (inputs, *inner),
@@ -148,6 +152,8 @@ def _build(told: dict[str, Any], weights: Weights, file: str, trunk: Any) -> Dia
                 norm=_flag(words["norm"]),
                 dropout=float(words["dropout"]),
                 bare=_flag(words["bare"]),
+                marks=marks,
+                late=late,
             )
         head = Head(nets, n_in, widths[0] if len(widths) > 1 else 0, generator)
         film = None

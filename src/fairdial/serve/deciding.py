@@ -180,8 +180,8 @@ def _for_records(model: DialClassifier) -> tuple[Layout, Any, bool]:
     scorer = served.scorer_
     if isinstance(scorer, (SklearnScorer, AveragedScorer)):
         parts: list[Any] = scorer.scorers if isinstance(scorer, AveragedScorer) else [scorer]
-        first = parts[0].estimators[0]
-        if all(_encodes(estimator) for part in parts for estimator in part.estimators):
+        if all(_encodes(e) for part in parts for e in getattr(part, "estimators", [None])):
+            first = parts[0].estimators[0]
             for_records = [_record_scorer(part) for part in parts]
             averaged = isinstance(scorer, AveragedScorer)
             served.scorer_ = AveragedScorer(for_records) if averaged else for_records[0]

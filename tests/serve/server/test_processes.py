@@ -144,7 +144,7 @@ def check_consistency(server, case):
 def check_many_at_once(server, case, many=1_000):
     """A thousand connections at the same time, each with a request, all answered rightly."""
     rows = [{"features": row["features"]} for row in case.rows(0, 50)]
-    alone = [{"rows": [row], "tolerance": 0.0} for row in rows]  # a batch may differ in the last bit
+    alone = [{"rows": [row], "tolerance": 0.0} for row in rows]  # batches round otherwise
     want = [server.json("POST", "/v1/predict", body)["rows"][0] for body in alone]
 
     async def ask(i):

@@ -1,0 +1,83 @@
+"""Other prediction losses for the same step: what studies compare, at the level of logits."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn.functional import binary_cross_entropy_with_logits
+
+from fairdial.nn.implicit import Floats, find_fairest
+from fairdial.nn.masoba import Objective, _like
+
+SOFTNESS = 4.0  # k of the sigmoid that stands for a wrong decision
+
+
+@dataclass
+class SoftObjective(Objective):
+    """Cross-entropy to probabilities instead of labels: for a net that learns from others."""
+
+    def prediction(self, logits: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+        """First and second derivative by the logits (M, G, B)."""
+        p, scale = torch.sigmoid(logits), 1.0 / y.numel()
+        return (p - y).mul_(scale), (p * (1.0 - p)).mul_(scale)
+
+    def losses(self, logits: Tensor, y: Tensor, runs: int = 1) -> dict[str, Tensor]:
+        """The loss, for the record."""
+        assert runs == 1
+        target = y.expand_as(logits)
+        return {"loss": binary_cross_entropy_with_logits(logits, target)}
+
+
+@dataclass
+class WholeDialObjective(Objective):
+    """Cross-entropy, and wrong decisions at the thresholds of several tolerances.
+
+    Thresholds are functions of the logits: t_delta(Z) brings the batch's smooth disparity down to
+    delta, and its gradient is that of the implicit function theorem, as GFB's at delta = 0.
+
+    Parameters
+    ----------
+    tolerances : tuple of float
+        The deltas.
+    share : float
+        Weight of the wrong decisions, mean over the tolerances, beside the cross-entropy.
+    """
+
+    tolerances: tuple[float, ...] = (0.0, 0.05, 0.1, 0.2)
+    share: float = 1.0
+    starts: dict[float, Floats] = field(default_factory=dict, repr=False)
+
+    def prediction(self, logits: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+        """First and second derivative by the logits (M, G, B); the second is cross-entropy's."""
+        first, second = super().prediction(logits, y)
+        counted = None
+        if self.rate.counted is not None:
+            counted = (y == self.rate.counted).cpu().numpy()
+            if not counted.any(axis=1).all():  # no row counts in a group: no threshold
+                return first, second
+        z = logits.detach().cpu().numpy().astype(np.float64)
+        sign = 2.0 * y.cpu().numpy().astype(np.float64) - 1.0
+        total = np.zeros_like(z)
+        for tolerance in self.tolerances:
+            found = find_fairest(
+                z,
+                self.rate,
+                self.shares,
+                counted,
+                sharpness=self.sharpness,
+                start=self.starts.get(tolerance),
+                clamp=self.clamp,
+                accuracy=self.accuracy,
+                gap=tolerance,
+            )
+            self.starts[tolerance] = found.t
+            margin = sign * (z - found.thresholds[:, :, None])
+            wrong = 0.5 - 0.5 * np.tanh(SOFTNESS / 2.0 * margin)
+            by_logit = -SOFTNESS * sign * wrong * (1.0 - wrong)
+            by_t = (-by_logit.sum(axis=-1) * found.threshold_slopes).sum(axis=1)  # (M,)
+            total += by_logit + by_t[:, None, None] * found.gradient
+        scale = self.share / len(self.tolerances) / y.numel()
+        return first.add_(_like(scale * total, logits)), second
