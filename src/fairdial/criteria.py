@@ -125,6 +125,13 @@ class Criterion:
 
     ``gap`` is the highest minus the lowest rate over the groups, whatever their number; the
     signed ``disparity`` (last group minus first) exists for two groups and one rate only.
+
+    Examples
+    --------
+    >>> from fairdial import criterion
+    >>> parity = criterion("demographic_parity")
+    >>> float(parity.gap([0.25, 0.5, 0.375])), parity.needs_labels
+    (0.25, False)
     """
 
     name: str

@@ -28,19 +28,57 @@ from pathlib import Path
 
 
 class FairdialError(Exception):
-    """Base class of every error that fairdial raises on purpose."""
+    """Base class of every error that fairdial raises on purpose.
+
+    Examples
+    --------
+    >>> from fairdial import FairdialError, sweep
+    >>> try:
+    ...     sweep([0.1, float("nan")], ["a", "b"])
+    ... except FairdialError as error:
+    ...     print(type(error).__name__)
+    InvalidInputError
+    """
 
 
 class InvalidInputError(FairdialError, ValueError):
-    """An argument is not what it must be; the message names it, what was got, what is allowed."""
+    """An argument is not what it must be; the message names it, what was got, what is allowed.
+
+    Examples
+    --------
+    >>> import fairdial
+    >>> fairdial.criterion("parity")
+    Traceback (most recent call last):
+    ...
+    fairdial.errors.InvalidInputError: `criterion` must be one of demographic_parity, ...
+    """
 
 
 class UnknownGroupError(InvalidInputError):
-    """Rows of a group that the calibration rows never showed."""
+    """Rows of a group that the calibration rows never showed.
+
+    Examples
+    --------
+    >>> from fairdial import sweep
+    >>> frontier = sweep([-1.0, 1.0, 2.0], ["a", "a", "b"], min_count=1)
+    >>> frontier.decide([0.5], ["c"], tolerance=0.1)
+    Traceback (most recent call last):
+    ...
+    fairdial.errors.UnknownGroupError: ...
+    """
 
 
 class SmallGroupError(InvalidInputError):
-    """A group with fewer counted rows than ``min_count``."""
+    """A group with fewer counted rows than ``min_count``.
+
+    Examples
+    --------
+    >>> from fairdial import sweep
+    >>> sweep([-1.0, 1.0, 2.0], ["a", "a", "b"])
+    Traceback (most recent call last):
+    ...
+    fairdial.errors.SmallGroupError: ...
+    """
 
 
 class CannotCertifyError(FairdialError, ValueError):
@@ -52,6 +90,17 @@ class CannotCertifyError(FairdialError, ValueError):
         The smallest tolerance that these rows can certify at the same confidence.
     rows_needed : int or None
         About how many calibration rows, in the same proportions, the wish would need.
+
+    Examples
+    --------
+    >>> from fairdial import CannotCertifyError, sweep
+    >>> from fairdial.datasets import make_gaussian
+    >>> rows = make_gaussian(2_000, random_state=0)
+    >>> try:
+    ...     sweep(rows.logits, rows.groups, rows.y).at(0.01, confidence=0.95)
+    ... except CannotCertifyError as refusal:
+    ...     print(refusal.smallest_tolerance > 0.01, refusal.rows_needed > 2_000)
+    True True
     """
 
     def __init__(
@@ -67,39 +116,112 @@ class CannotCertifyError(FairdialError, ValueError):
 
 
 class DivergedError(FairdialError, ArithmeticError):
-    """Training stopped being finite; the message names the rate to lower."""
+    """Training stopped being finite; the message names the rate to lower.
+
+    Examples
+    --------
+    >>> from fairdial import DivergedError, FairdialError
+    >>> issubclass(DivergedError, (FairdialError, ArithmeticError))
+    True
+    """
 
 
 class CheckpointError(FairdialError, ValueError):
-    """A checkpoint can't be read, or belongs to another run."""
+    """A checkpoint can't be read, or belongs to another run.
+
+    Examples
+    --------
+    >>> from fairdial import CheckpointError, FairdialError
+    >>> issubclass(CheckpointError, (FairdialError, ValueError))
+    True
+    """
 
 
 class ModelFileError(FairdialError, ValueError):
-    """A saved model can't be read: a file is missing, altered or not what it must be."""
+    """A saved model can't be read: a file is missing, altered or not what it must be.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import fairdial
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     fairdial.load(folder)
+    Traceback (most recent call last):
+    ...
+    fairdial.errors.ModelFileError: ...
+    """
 
 
 class DistributedError(FairdialError, RuntimeError):
-    """Processes that train together lost each other: one has ended, failed or is stuck."""
+    """Processes that train together lost each other: one has ended, failed or is stuck.
+
+    Examples
+    --------
+    >>> from fairdial import DistributedError, FairdialError
+    >>> issubclass(DistributedError, (FairdialError, RuntimeError))
+    True
+    """
 
 
 class MissingExtraError(FairdialError, ImportError):
-    """An optional dependency is not installed; the message names the install command."""
+    """An optional dependency is not installed; the message names the install command.
+
+    Examples
+    --------
+    >>> from fairdial import MissingExtraError
+    >>> issubclass(MissingExtraError, ImportError)
+    True
+    """
 
 
 class FairdialWarning(UserWarning):
-    """Base class of every warning that fairdial gives."""
+    """Base class of every warning that fairdial gives.
+
+    Examples
+    --------
+    >>> import warnings
+    >>> from fairdial import FairdialWarning
+    >>> with warnings.catch_warnings():
+    ...     warnings.simplefilter("ignore", FairdialWarning)  # none of fairdial's is shown here
+    """
 
 
 class InfeasibleToleranceWarning(FairdialWarning):
-    """No setting reaches the tolerance on the calibration rows; the smallest gap was taken."""
+    """No setting reaches the tolerance on the calibration rows; the smallest gap was taken.
+
+    Examples
+    --------
+    >>> import warnings
+    >>> from fairdial import InfeasibleToleranceWarning, sweep
+    >>> frontier = sweep([-1.0, 1.0, 2.0], ["a", "a", "b"], min_count=1)
+    >>> with warnings.catch_warnings():
+    ...     warnings.simplefilter("ignore", InfeasibleToleranceWarning)
+    ...     frontier.at(0.0).feasible
+    True
+    """
 
 
 class BiasedScoresWarning(FairdialWarning):
-    """Accuracy improves away from the unconstrained setting: the scores look miscalibrated."""
+    """Accuracy improves away from the unconstrained setting: the scores look miscalibrated.
+
+    Examples
+    --------
+    >>> from fairdial import BiasedScoresWarning, FairdialWarning
+    >>> issubclass(BiasedScoresWarning, FairdialWarning)
+    True
+    """
 
 
 class TrainingWarning(FairdialWarning):
-    """A method doesn't do what it is meant to: an inert auxiliary system, a collapsed dial."""
+    """A method doesn't do what it is meant to: an inert auxiliary system, a collapsed dial.
+
+    Examples
+    --------
+    >>> import warnings
+    >>> from fairdial import TrainingWarning
+    >>> with warnings.catch_warnings():
+    ...     warnings.simplefilter("error", TrainingWarning)  # in a script: stop where one is given
+    """
 
 
 class InterruptedWarning(TrainingWarning):

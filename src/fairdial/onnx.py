@@ -48,6 +48,19 @@ def export_onnx(model: Any, path: str | os.PathLike[str]) -> Path:
     -------
     Path
         The file.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from fairdial import FairBayes, Network
+    >>> from fairdial.datasets import load_compas
+    >>> from fairdial.onnx import export_onnx
+    >>> rows = load_compas()
+    >>> model = FairBayes(Network(members=1, epochs=3), recalibrate="group", random_state=0)
+    >>> model = model.fit(rows.X, rows.y, sensitive_features=rows.groups)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     export_onnx(model, f"{folder}/model.onnx").name
+    'model.onnx'
     """
     onnx = _need_onnx()
     net, encoder = _parts(model)

@@ -46,6 +46,15 @@ class Point:
         What the gap on new rows stays within, with that confidence.
     measured : bool
         Whether the setting is one of a measured family.
+
+    Examples
+    --------
+    >>> from fairdial import sweep
+    >>> from fairdial.datasets import make_gaussian
+    >>> rows = make_gaussian(2_000, random_state=0)
+    >>> point = sweep(rows.logits, rows.groups, rows.y).at(0.05)
+    >>> point.gap <= 0.05, point.feasible, point.worst
+    (True, True, ('group 0', 'group 1'))
     """
 
     tolerance: float
@@ -159,7 +168,17 @@ class Point:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Points(Sequence[Point]):
-    """Positions of the dial for several tolerances: columns, and a sequence of :class:`Point`."""
+    """Positions of the dial for several tolerances: columns, and a sequence of :class:`Point`.
+
+    Examples
+    --------
+    >>> from fairdial import sweep
+    >>> from fairdial.datasets import make_gaussian
+    >>> rows = make_gaussian(2_000, random_state=0)
+    >>> points = sweep(rows.logits, rows.groups, rows.y).at([0.02, 0.10])
+    >>> len(points), points.thresholds.shape, points[1].tolerance
+    (2, (2, 2), 0.1)
+    """
 
     tolerance: Floats
     setting: Floats

@@ -27,7 +27,21 @@ TOLD_EVERY = 8  # batches
 
 
 class Callback(Protocol):
-    """Is told of every epoch."""
+    """Is told of every epoch.
+
+    Examples
+    --------
+    >>> from fairdial import FairBayes, Network
+    >>> from fairdial.datasets import make_gaussian
+    >>> class Stop:
+    ...     def on_epoch_end(self, epoch, record, net):
+    ...         return record["loss"] < 10  # True ends the training
+    >>> rows = make_gaussian(2_000, random_state=0)
+    >>> network = Network(members=1, callbacks=[Stop()])
+    >>> model = FairBayes(network, recalibrate="group", random_state=0)
+    >>> len(model.fit(rows.X, rows.y, sensitive_features=rows.groups).history_)
+    1
+    """
 
     def on_epoch_end(self, epoch: int, record: dict[str, Any], net: nn.Module) -> bool | None:
         """Look at the epoch; True ends the training."""
