@@ -81,10 +81,9 @@ def make_model(
 
             own: dict[str, Any] = {} if budget is None else {"budget": budget}
             return AutoDial(random_state=seed, **own, **common)
-        parts = {"boosting": lambda: boosting(texts, seed), "logistic": logistic}
-        estimators = [make() for name, make in parts.items() if method in (name, "blend")]
-        scorer = estimators if method == "blend" else estimators[0]
-        return FairBayes(scorer, random_state=seed, **common)
+        trees, lines = boosting(texts, seed), logistic()
+        scorers = {"boosting": trees, "logistic": lines, "blend": [lines, trees]}
+        return FairBayes(scorers[method], random_state=seed, **common)
     from fairdial.methods.epo import EPO
     from fairdial.methods.fairbinn import FairBiNN
     from fairdial.methods.gfb import GFB
