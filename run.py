@@ -174,7 +174,7 @@ def lint() -> None:
 def docs() -> None:
     """The documentation, with a warning as an error; examples run."""
     sphinx = (MAIN.python, "-m", "sphinx", "--builder", "html", "--fail-on-warning", "--keep-going")
-    trees = ("--doctree-dir", "docs/_build/doctrees", "--write-all", "--quiet")
+    trees = ("--doctree-dir", "docs/_build/doctrees", "--fresh-env", "--quiet")
     step("documentation", *sphinx, *trees, "docs", PAGES, variables=ONE_THREAD)
     print(f"Open {PAGES}/index.html; it needs no network.")
 
