@@ -73,6 +73,7 @@ autosummary_generate = True
 autosummary_imported_members = True
 autodoc_typehints = "none"  # docstrings say the types in words
 autodoc_member_order = "bysource"
+toc_object_entries_show_parents = "hide"
 numpydoc_show_class_members = False
 
 # ---- examples -----------------------------------------------------------------------------------
