@@ -1,4 +1,4 @@
-"""The snippets of docs/peers.md run: fairdial's always, those of other libraries where installed."""
+"""The snippets of docs/peers.md run: those of other libraries where these are installed."""
 
 from __future__ import annotations
 

@@ -197,7 +197,7 @@ class InfeasibleToleranceWarning(FairdialWarning):
     >>> with warnings.catch_warnings():
     ...     warnings.simplefilter("ignore", InfeasibleToleranceWarning)
     ...     frontier.at(0.0).feasible
-    True
+    False
     """
 
 
