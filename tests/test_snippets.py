@@ -12,6 +12,8 @@ import matplotlib as mpl
 import matplotlib.pyplot as plt
 import pytest
 
+from fairdial.errors import FairdialWarning
+
 ROOT = Path(__file__).parent.parent
 DOCUMENTS = sorted(
     document
@@ -57,6 +59,20 @@ def test_an_example_runs(example: Path, monkeypatch: pytest.MonkeyPatch, tmp_pat
         warnings.simplefilter("error")
         runpy.run_path(str(example), run_name="__main__")
     plt.close("all")
+
+
+def test_the_pictures_of_how_gfb_works_are_drawn_by_their_script(tmp_path: Path) -> None:
+    mpl.use("Agg")
+    script = runpy.run_path(str(ROOT / "scripts" / "draw_gfb.py"))
+    settings = script["main"].__globals__
+    settings["ROWS"], settings["EPOCHS"] = 3_000, 3  # the real one takes longer
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FairdialWarning)  # of so short a training
+        script["main"](tmp_path)
+    drawn = {path.name for path in tmp_path.iterdir()}
+    page = (ROOT / "docs" / "gfb.md").read_text(encoding="utf-8")
+    assert drawn == set(re.findall(r"\]\(img/(gfb[\w-]*\.png)\)", page))
+    assert drawn <= {path.name for path in (ROOT / "docs" / "img").iterdir()}
 
 
 def anchors(document: Path) -> set[str]:
