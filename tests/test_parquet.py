@@ -155,6 +155,7 @@ def test_dictionaries_may_differ_from_file_to_file(tmp_path):
 LABELS = {
     "booleans": (lambda y: pa.array(y), None),
     "whole numbers": (lambda y: pa.array(y.astype(np.int64)), None),
+    "unsigned": (lambda y: pa.array(y.astype(np.uint64)), None),
     "numbers": (lambda y: pa.array(y.astype(np.float64)), None),
     "the greater word": (lambda y: pa.array(np.where(y, "yes", "no")), None),
     "a word": (lambda y: pa.array(np.where(y, "approve", "deny")), "approve"),
@@ -181,6 +182,10 @@ def test_labels_of_any_type_are_two_values_of_which_one_is_positive(kind, tmp_pa
         ([0, 1, 2], 1, "`label` must hold two values, got 3: 0, 1, 2"),
         (["a", "b", "a"], "c", r"`pos_label` must be one of \['a', 'b'\], got 'c'"),
         (["a", "a", "a"], None, "`pos_label` must be given.*got 'a' only"),
+        ([1, 1, 1], "1", "`pos_label` must be of the labels' type, got '1' where `label` holds 1"),
+        (["1", "1", "1"], 1, "`pos_label` must be of the labels' type, got 1 where"),
+        ([True, True, True], "True", "`pos_label` must be of the labels' type"),
+        ([[1], [0], [1]], None, "`label` must be a column of single values.*list<"),
     ],
 )
 def test_labels_that_are_not_two_are_refused(labels, pos_label, message, tmp_path):
@@ -188,6 +193,25 @@ def test_labels_that_are_not_two_are_refused(labels, pos_label, message, tmp_pat
     write(tmp_path / "rows", table)
     with pytest.raises(InvalidInputError, match=message):
         summarize_parquet(tmp_path / "rows", label="label", pos_label=pos_label)
+
+
+@pytest.mark.parametrize("pos_label", [1, 1.0, True, np.int64(1)])
+def test_a_positive_label_that_equals_the_only_one_is_it(pos_label, tmp_path):
+    write(tmp_path / "rows", table_of([1.0, 2.0], ["x", "y"], [1, 1]), parts=1)
+    found = summarize_parquet(tmp_path / "rows", label="label", pos_label=pos_label)
+    assert found == ScoreSummary.from_scores([1.0, 2.0], ["x", "y"], [1, 1])
+
+
+def test_groups_of_single_values_and_of_one_type_are_wanted(tmp_path):
+    pq.write_table(table_of([1.0, 2.0], [[1], [2]]), tmp_path / "0.parquet")
+    with pytest.raises(InvalidInputError, match="`group` must be a column of single values.*list<"):
+        summarize_parquet(tmp_path)
+    pq.write_table(table_of([1.0, 2.0], [True, False]), tmp_path / "0.parquet")
+    pq.write_table(table_of([1.0, 2.0], [1, 2]), tmp_path / "1.parquet")
+    with pytest.raises(
+        InvalidInputError, match=r"`group`.*booleans and numbers.*1.parquet numbers"
+    ):
+        summarize_parquet(tmp_path)
 
 
 def test_a_part_without_positive_rows_adds_up_with_the_others(tmp_path):

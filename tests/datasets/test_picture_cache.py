@@ -160,14 +160,26 @@ class TestUnreadable:
         with pytest.warns(FairdialWarning, match="0.jpg, 1.jpg, 2.jpg, 3.jpg, 4.jpg and 3 more$"):
             load(folder_of(tmp_path / "set", files), cache)
 
+    @pytest.mark.parametrize("packed", [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED])
+    @pytest.mark.parametrize("damage", ["content", "beginning", "encrypted", "unknown packing"])
     def test_a_damaged_member_of_a_zip_file_is_one_of_them(
-        self, tmp_path, cache, files, zip_of, pillow
+        self, tmp_path, cache, files, zip_of, pillow, packed, damage
     ):
-        path = zip_of(tmp_path / "set.zip", files)
+        path = zip_of(tmp_path / "set.zip", files, packed=packed)
+        blob = bytearray(path.read_bytes())
         with zipfile.ZipFile(path) as archive:
             start = archive.getinfo("3.jpg").header_offset
-        blob = bytearray(path.read_bytes())
-        blob[start + 100] ^= 255  # not what the checksum says
+        listed = blob.index(b"PK\1\2", blob.rindex(b"2.jpg"))  # its line in the directory
+        data = start + 30 + len("3.jpg")
+        if damage == "content":  # not what the checksum says
+            blob[data + 60] ^= 255
+        elif damage == "beginning":
+            blob[data : data + 20] = b"\xff" * 20
+        elif damage == "encrypted":
+            blob[listed + 8] |= 1
+            blob[start + 6] |= 1
+        else:
+            blob[listed + 10] = blob[start + 8] = 99
         path.write_bytes(blob)
         with pytest.warns(FairdialWarning, match="1 of 11 pictures can't be read .*: 3.jpg"):
             decoded = load(path, cache)

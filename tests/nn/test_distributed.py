@@ -696,6 +696,24 @@ def test_a_process_that_was_started_alone_needs_no_group() -> None:
         assert world is ALONE
 
 
+@pytest.mark.parametrize("told", ["", " ", "1"])
+def test_an_environment_without_a_number_of_processes_is_one_alone(
+    told: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("WORLD_SIZE", told)
+    with process_group() as started:
+        assert started == (0, 1)
+
+
+@pytest.mark.parametrize("told", ["two", "0", "-1", "1.5"])
+def test_a_number_of_processes_that_is_none_is_refused(
+    told: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("WORLD_SIZE", told)
+    with pytest.raises(InvalidInputError, match=f"`WORLD_SIZE`.*got '{told}'"), process_group():
+        pass
+
+
 def test_half_of_torchruns_environment_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WORLD_SIZE", "2")
     for name in ("RANK", "MASTER_ADDR", "MASTER_PORT"):

@@ -22,6 +22,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
+from fairdial._validation import asked_processes
 from fairdial.errors import DistributedError, InvalidInputError
 from fairdial.nn.batchnorm import JointBatchNorm
 from fairdial.nn.world import ALONE, T, World, part_of
@@ -77,7 +78,7 @@ def process_group(timeout: float = TIMEOUT) -> Iterator[Processes]:
     True
     """
     started = dist.is_available() and dist.is_initialized()
-    if started or int(os.environ.get("WORLD_SIZE", "1")) == 1:
+    if started or asked_processes() == 1:
         yield processes()
         return
     _take_device()

@@ -503,7 +503,10 @@ def _key(network: Any, prepared: Prepared, seed: int, told: str, net: DialNet) -
         digest.update(np.ascontiguousarray(part).tobytes())
     if isinstance(rows, TensorRows):
         digest.update(rows.features.cpu().numpy().tobytes())
-    else:  # reading all of it would take long
+    elif isinstance(rows, PictureRows):
+        pictures = rows.pictures
+        digest.update(repr((pictures.places_key(), pictures.mean, pictures.std)).encode())
+    else:  # a torch Dataset: reading all of it would take long
         places = torch.linspace(0, len(rows) - 1, min(SAMPLE, len(rows))).long()
         digest.update(rows.take(places).cpu().numpy().tobytes())
     digest.update(repr(net).encode())
