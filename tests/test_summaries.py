@@ -186,7 +186,7 @@ def test_booleans_and_numbers_are_not_taken_for_one_another():
     assert [type(name) for part in parts for name in part.groups] == [bool] * 3
     numbers = ScoreSummary.from_scores(logits, [1, 2, 2])
     for one, two in ((booleans, numbers), (numbers, booleans)):
-        with pytest.raises(InvalidInputError, match="booleans and numbers: (True|1) and"):
+        with pytest.raises(InvalidInputError, match=r"booleans and numbers: (True|1) and"):
             one + two
     assert (numbers + ScoreSummary.from_scores([1.0], [1.0])).groups == (1, 2)
 
@@ -285,6 +285,23 @@ def test_the_price_paid_is_at_most_that_of_a_bin_more_than_the_least(criterion, 
             scale = 2.0 ** (bits - 5)
             beyond = np.copysign(np.ceil(np.abs(thresholds) * scale) / scale, thresholds)
             assert price <= (shares * np.abs(rate.inverse(beyond))).max() * (1 + 1e-12)
+
+
+def test_bins_too_coarse_for_the_scores_are_reported_and_rows_read_again_take_them_apart():
+    logits, groups, y = draw(continuous, 1, size=2000)
+    logits = (logits + 0.8 * (groups == groups[0])) * 0.0005
+    whole = sweep(logits, groups, y)
+    assert whole.at(0.01).feasible
+    summary = ScoreSummary.from_scores(logits, groups, y)
+    with pytest.warns(InfeasibleToleranceWarning, match=r"too coarse.*`bits`.*`tolerances=`"):
+        point = summary.to_frontier().at(0.01)
+    assert not point.feasible
+    exact = summary.to_frontier(tolerances=[0.01], refine=[(logits, groups, y)])
+    assert (exact.at(0.01).thresholds == whole.at(0.01).thresholds).all()
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        sweep(np.zeros(60), np.arange(60) < 20, min_count=1).at(0.0)
+    assert not any("`bits`" in str(warning.message) for warning in told)
 
 
 def test_thresholds_are_numbers_of_the_scores_dtype():

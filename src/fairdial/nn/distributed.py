@@ -179,6 +179,10 @@ class Joint(World):
         with JointBatchNorm(self):
             return module(*inputs)
 
+    def pull(self, output: Tensor, cotangent: Tensor) -> None:
+        """A backward, in which a checkpointed layer's forward has these moments too."""
+        JointBatchNorm(self).pull(output, cotangent)
+
     # ---- a training ----------------------------------------------------------------------------
 
     def begin(self, epoch: int, batch: int) -> None:

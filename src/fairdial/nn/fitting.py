@@ -34,7 +34,7 @@ from fairdial.progress import Bar
 from fairdial.sweeping import sweep_codes
 
 LEAST_STEPS = 20  # of an epoch
-SAMPLE = 64  # rows of a torch Dataset that tell one from another
+SAMPLE = 64  # rows of a torch Dataset by which one is told from another
 TOLERANCES = 50  # of the curve whose hypervolume chooses the epoch
 WORST = (0.0, 1.0)  # its reference point
 SHOWN = ("loss", "hypervolume", "aux_residual")

@@ -46,6 +46,10 @@ class World(ABC):
     def run(self, module: nn.Module, *inputs: Tensor) -> Any:
         """A training forward; batch normalisation sees the joint batch."""
 
+    @abstractmethod
+    def pull(self, output: Tensor, cotangent: Tensor) -> None:
+        """``output.backward(cotangent)``, for an output of :meth:`run`."""
+
     # ---- a training ----------------------------------------------------------------------------
 
     @abstractmethod
@@ -97,6 +101,10 @@ class Alone(World):
     def run(self, module: nn.Module, *inputs: Tensor) -> Any:
         """A forward."""
         return module(*inputs)
+
+    def pull(self, output: Tensor, cotangent: Tensor) -> None:
+        """A backward."""
+        output.backward(cotangent)
 
     def begin(self, epoch: int, batch: int) -> None:
         """Nothing to agree on."""

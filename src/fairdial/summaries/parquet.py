@@ -63,8 +63,8 @@ def calibrate_parquet(
     tolerances : array-like, optional
         Where the answers are to be exact, equal to those of :func:`fairdial.sweep` on all rows in
         memory. The files are then read a second time (now and then a third). Without, thresholds
-        stand at edges of bins: within any tolerance, with exact gap and accuracy, but up to a bin
-        from the least constrained; see :class:`fairdial.ScoreSummary`.
+        stand at edges of bins: within the tolerance or reported infeasible, with exact gap and
+        accuracy, but up to a bin from the least constrained; see :class:`fairdial.ScoreSummary`.
     pos_label : label, optional
         The positive label; the greater of the two by default.
     probabilities : bool

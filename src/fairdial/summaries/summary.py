@@ -49,7 +49,9 @@ class ScoreSummary:
     there are. Thresholds at edges select exactly the rows counted above them: gap and accuracy of
     every state of :meth:`to_frontier` are exact. What the bins cost: a group passes a whole bin at
     a time, so the first state within a tolerance may stand up to a bin further from the free one
-    than it would with all scores at hand, and its gap lies that much below the tolerance.
+    than it would with all scores at hand, and its gap lies that much below the tolerance. Where the
+    scores differ by little more than a bin, no state may lie within a tolerance that they allow: it
+    is then reported infeasible, with a warning.
 
     Made by :meth:`from_scores`, :meth:`from_counts`, :func:`fairdial.summarize_parquet` or ``+``.
 
