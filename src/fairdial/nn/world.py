@@ -12,6 +12,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar
 
+import torch
 from torch import Tensor, nn
 
 T = TypeVar("T")
@@ -104,7 +105,7 @@ class Alone(World):
 
     def pull(self, output: Tensor, cotangent: Tensor) -> None:
         """A backward."""
-        output.backward(cotangent)
+        torch.autograd.backward(output, cotangent)
 
     def begin(self, epoch: int, batch: int) -> None:
         """Nothing to agree on."""
