@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from fairdial._validation import asked_processes
 from fairdial.cli import options
 from fairdial.cli.learners import DEFAULT, METHODS, NETWORKS
 from fairdial.cli.output import Output
@@ -207,7 +207,7 @@ def _tell(model: Any, rows: TrainingRows, told: dict[str, Any], show: Output) ->
 @contextmanager
 def processes(method: str) -> Iterator[bool]:
     """Whether this process tells and saves; torchrun starts several, of which one does."""
-    if int(os.environ.get("WORLD_SIZE", "1")) == 1:
+    if asked_processes() == 1:
         yield True
         return
     if method not in NETWORKS:
