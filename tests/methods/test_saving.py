@@ -144,7 +144,6 @@ CASES: dict[str, tuple[Any, Any, dict[str, Any]]] = {
     "encoder": (GFB(network=quick(encoder=TableEncoder(n_bins=4))), MIXED, {}),
     "blind": (FairBayes(quick(group_input="none")), MIXED, {}),
     "blind trunk": (GFB(network=quick(group_input="head")), MIXED, {}),
-    "named rows": (FairBayes(quick(validation=np.arange(SIZE) % 9 == 0)), MIXED, {}),
     "linear head": (GFB(network=quick(head=0, members=1)), MIXED, {}),
     "EPO": (EPO(3, network=quick()), MIXED, {}),
     "EPO by group": (EPO(2, network=quick(shared=False), criterion="equal_opportunity"), MIXED, {}),
@@ -420,6 +419,15 @@ def test_a_model_from_a_device_that_is_not_here_is_loaded_to_the_cpu(tmp_path) -
 
 
 # ---- what can't be saved, what is left out -----------------------------------------------------
+
+
+def test_which_rows_stopped_the_training_is_not_kept(tmp_path) -> None:
+    model = FairBayes(quick(validation=np.arange(SIZE) % 9 == 0), random_state=0)
+    quietly(model.fit, MIXED, Y, sensitive_features=GROUPS)
+    model.save(tmp_path / "model")
+    again = fairdial.load(tmp_path / "model")
+    assert again.estimator.validation == Network().validation
+    assert again.thresholds(0.05) == model.thresholds(0.05)
 
 
 def test_callbacks_and_checkpoints_are_left_out(tmp_path) -> None:
