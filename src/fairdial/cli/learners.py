@@ -90,6 +90,12 @@ def make_model(
     return model
 
 
+def asked_for(manifest: dict[str, Any]) -> str:
+    """What --method was, where the command line trained; else the estimator's name."""
+    training = manifest.get("training") or {}
+    return str(training.get("asked") or manifest["method"])
+
+
 def boosting(texts: Sequence[str], seed: int) -> Any:
     """Gradient boosting in which text columns are categories."""
     import numpy as np
