@@ -13,7 +13,7 @@ pytest.importorskip("torch")
 pytest.importorskip("onnx")
 runtime = pytest.importorskip("onnxruntime")
 
-from fairdial import EPO, GFB, FairBayes, Network  # noqa: E402
+from fairdial import EPO, GFB, FairBayes, Network, load  # noqa: E402
 from fairdial.datasets import load_adult  # noqa: E402
 from fairdial.errors import InvalidInputError  # noqa: E402
 from fairdial.onnx import export_onnx  # noqa: E402
@@ -134,7 +134,19 @@ def test_the_file_names_groups_labels_and_criterion(tmp_path, small):
     assert json.loads(told["groups"]) == ["a", "b", "c"]
     assert json.loads(told["labels"]) == [0, 1]
     assert told["criterion"] == "demographic_parity"
-    assert not list(tmp_path.glob("*.part"))
+    assert "model_hash" not in told
+    (tmp_path / "plain").touch()
+    assert path.stat().st_mode == (tmp_path / "plain").stat().st_mode
+    assert {found.name for found in tmp_path.iterdir()} == {"model.onnx", "plain"}
+
+
+def test_the_file_names_the_model_that_was_loaded_and_replaces_another(tmp_path, small):
+    model, _, _ = small
+    saved = model.save(tmp_path / "model")
+    path = export_onnx(model, tmp_path / "model.onnx")
+    export_onnx(load(tmp_path / "model"), path)
+    session = runtime.InferenceSession(path, providers=["CPUExecutionProvider"])
+    assert session.get_modelmeta().custom_metadata_map["model_hash"] == saved
 
 
 def test_what_cannot_be_exported_is_refused(tmp_path, small):

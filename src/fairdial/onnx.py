@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import json
 import os
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,7 +35,8 @@ def export_onnx(model: Any, path: str | os.PathLike[str]) -> Path:
     are not texts, its place among ``model.frontier_.groups``; and ``thresholds`` (K,) float64, in
     the order of the groups: ``model.frontier_.at(tolerance).thresholds``. Outputs are ``logit``
     (n,) float64 and ``decision`` (n,) bool. A group that the model doesn't know has the logit NaN
-    and isn't selected. Names of groups and labels are in the file's metadata.
+    and isn't selected. Metadata of the file: ``groups`` and ``labels`` (JSON, in their order),
+    ``criterion``, ``fairdial`` (the version), and ``model_hash`` of a model that was loaded.
 
     Parameters
     ----------
@@ -61,15 +62,15 @@ def export_onnx(model: Any, path: str | os.PathLike[str]) -> Path:
         "criterion": model.frontier_.criterion.name,
         "fairdial": __version__,
     }
+    if hasattr(model, "model_hash_"):
+        told["model_hash"] = model.model_hash_
     target = Path(path)
-    handle, half = tempfile.mkstemp(dir=target.parent, suffix=".part")
+    half = target.with_name(f".{uuid4().hex}.{target.name}")
     try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(graph.finish(told))
+        half.write_bytes(graph.finish(told))
         os.replace(half, target)
-    except BaseException:
-        Path(half).unlink(missing_ok=True)
-        raise
+    finally:
+        half.unlink(missing_ok=True)
     return target
 
 

@@ -340,6 +340,20 @@ def test_a_dial_without_labels_and_a_thinned_one_come_back(tmp_path) -> None:
     assert len(fairdial.load(tmp_path / "thin").frontier_) <= 10
 
 
+@pytest.mark.parametrize("name", ["logistic", "network", "prefit", "folds"])
+def test_what_is_known_of_the_training_comes_back(name: str, tmp_path: Path) -> None:
+    model = fitted(name)
+    held = 0 if name == "folds" else model.frontier_.rows.sum()
+    model.save(tmp_path / "model")
+    again = fairdial.load(tmp_path / "model")
+    told = None if name == "prefit" else model.training_
+    assert getattr(again, "training_", None) == told
+    if told is not None:
+        assert told["rows"] + held == SIZE
+    calibrated = quietly(again.calibrate, *parts(name)[:2], sensitive_features=GROUPS)
+    assert getattr(calibrated, "training_", None) == told
+
+
 def test_settings_that_were_changed_after_the_fit_do_not_matter(tmp_path) -> None:
     model = FairBayes(LOGISTIC, per_group=True, random_state=0)
     quietly(model.fit, NUMBERS, Y, sensitive_features=GROUPS)

@@ -68,13 +68,17 @@ def open_model(
 def check_place(out: Path, overwrite: bool, key: Path | None) -> None:
     """Whether a model can be written there, and signed, before the work is done."""
     check_free(out, overwrite)
-    check_target(out, overwrite=overwrite)
+    try:
+        check_target(out, overwrite=overwrite)
+    except InvalidInputError as error:
+        raise InvalidInputError(str(error).replace("`folder`", "--out")) from error
     read_key(key)
 
 
 def refuse_unsigned(folder: Path, key: Path | None) -> None:
-    """A signed model is replaced by a signed one."""
+    """What is made of a signed model is signed, too."""
     if key is None and os.path.lexists(folder / SIGNATURE):
         raise InvalidInputError(
-            f"--key-file must be given: {folder} is signed, and would lose its signature."
+            f"--key-file must be given: {folder} is signed, and what is made of it would lose the "
+            "signature."
         )

@@ -28,7 +28,12 @@ from fairdial.methods.fairbinn import FairBiNN
 from fairdial.methods.families import FamilyClassifier
 from fairdial.methods.gfb import GFB
 from fairdial.methods.network import Network, torch_module
-from fairdial.methods.pieces import claim, features_from_data, platt_from_data
+from fairdial.methods.pieces import (
+    claim,
+    features_from_data,
+    platt_from_data,
+    training_from_data,
+)
 from fairdial.methods.saving import (
     ENCODER,
     FRAMES,
@@ -139,6 +144,9 @@ class _Reader:
         if self.manifest["label"] is not None:
             claim(isinstance(self.manifest["label"], str), "a name of the labels")
             model.label_name_ = self.manifest["label"]
+        training = self.manifest.get("training")  # models of before don't have it
+        if training is not None:
+            model.training_ = training_from_data(training)
         for name, value in features_from_data(self.manifest["features"]).items():
             setattr(model, name, value)
         groups = unpack(self.manifest["groups"])

@@ -218,7 +218,8 @@ class ParquetReader:
 
 
 def _unreadable(file: Path, error: Exception) -> InvalidInputError:
-    return InvalidInputError(f"`path` must hold Parquet files, got {str(file)!r}: {error}.")
+    told = str(error).strip().rstrip(".")
+    return InvalidInputError(f"`path` must hold Parquet files, got {str(file)!r}: {told}.")
 
 
 def _pyarrow() -> Any:
