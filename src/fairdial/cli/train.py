@@ -30,8 +30,8 @@ CRITERIA = ("demographic_parity", "equal_opportunity", "predictive_equality")
     required=True,
     multiple=True,
     metavar="COLUMN[,COLUMN]",
-    help="Column that tells the group; several stand for their intersections. The model doesn't "
-    "learn from it, but needs it to decide.",
+    help="Column that tells the group; several stand for their intersections. It is "
+    "needed to decide; boosting and logistic don't learn from it, networks see it.",
 )
 @click.option(
     "--criterion",

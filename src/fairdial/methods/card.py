@@ -106,8 +106,21 @@ def _decides(model: Any) -> str:
     if column is not None:
         columns = column if isinstance(column, (list, tuple)) else [column]
         told = ", ".join(_code(name) for name in columns)
-        text += f"\n\nThe group is read from the column {told}, which the scorer doesn't see."
+        sees = "sees too" if _sees_groups(model) else "doesn't see"
+        text += f"\n\nThe group is read from the column {told}, which the scorer {sees}."
     return text
+
+
+def _sees_groups(model: Any) -> bool:
+    """Whether scores of the same features may differ between groups."""
+    if not hasattr(model, "predict_method"):  # a network
+        parts = [model.network or Network()]
+    else:
+        parts = model._parts()
+    return getattr(model, "per_group", False) or any(
+        isinstance(part, Network) and not (part.is_shared and part.group_input == "none")
+        for part in parts
+    )
 
 
 def _scorer(model: Any) -> str:
