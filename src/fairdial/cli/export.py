@@ -11,6 +11,7 @@ import click
 from fairdial.cli import options
 from fairdial.cli.output import Output
 from fairdial.errors import InvalidInputError, MissingExtraError
+from fairdial.serve.naming import names, people_of
 
 FILE = click.Path(dir_okay=False, path_type=Path)
 
@@ -19,6 +20,7 @@ FILE = click.Path(dir_okay=False, path_type=Path)
 @options.MODEL
 @click.option("--html", type=FILE, help="One page that works offline: turn the dial and look.")
 @click.option("--onnx", type=FILE, help="The scorer and its thresholds as an ONNX graph.")
+@names
 @options.OVERWRITE
 @options.KEY
 @options.TRUST
@@ -27,6 +29,9 @@ def export(
     folder: Path,
     html: Path | None,
     onnx: Path | None,
+    name: str | None,
+    people: dict[str, str],
+    label_names: tuple[str, str] | None,
     overwrite: bool,
     key_file: Path | None,
     trust: tuple[str, ...],
@@ -42,6 +47,10 @@ def export(
 
     if html is None and onnx is None:
         raise InvalidInputError("--html or --onnx must be given, got neither.")
+    if html is None and (name or people or label_names):
+        raise InvalidInputError(
+            "--name, --people and --label-names must come with --html: they are for the page."
+        )
     for path in (html, onnx):
         if path is not None:
             check_free(path, overwrite)
@@ -49,7 +58,13 @@ def export(
     written = {}
     if html is not None:
         written["html"] = str(html)
-        _part("fairdial.serve.page", "--html", "serve").write_page(model, html, name=folder.name)
+        _part("fairdial.serve.page", "--html", "serve").write_page(
+            model,
+            html,
+            name=name or folder.absolute().name,
+            people=people_of(model.frontier_.groups, people),
+            labels=label_names,
+        )
     if onnx is not None:
         written["onnx"] = str(onnx)
         _part("fairdial.onnx", "--onnx", "onnx").export_onnx(model, onnx)

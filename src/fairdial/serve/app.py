@@ -31,6 +31,10 @@ from fairdial.serve.service import RefusedError, Service
 MOST_BYTES = 2 << 20  # of a request
 LARGE = 1 << 18  # bytes of a request that is answered beside the loop
 MOST_ENTRIES, USUAL_ENTRIES = 1_000, 100
+QUERIES = {
+    "limit": f"a whole number from 1 to {MOST_ENTRIES:,}",
+    "before": "a version of the dial, 1 or more",
+}
 JSON = "application/json"
 SCHEME = b"bearer "
 DIALLED = b'"tolerance"'
@@ -297,8 +301,14 @@ def _answer_errors(app: FastAPI) -> None:
     async def bad_row(request: Request, error: Any) -> Response:
         return problem(request, 422, str(error))
 
-    async def moved(request: Request, _: Any) -> Response:
-        return problem(request, 412, "the dial was moved meanwhile: look again, and then decide.")
+    async def moved(request: Request, error: Any) -> Response:
+        return problem(
+            request,
+            412,
+            f"`If-Match` must be the dial's version, which is {error.version} now: it was moved "
+            "meanwhile. Look again, and then decide.",
+            etag=f'"{error.version}"',
+        )
 
     async def unavailable(request: Request, error: Any) -> Response:
         log.error("request %s: %s", request.state.request, error)
@@ -307,8 +317,9 @@ def _answer_errors(app: FastAPI) -> None:
         )
 
     async def invalid(request: Request, error: Any) -> Response:
-        places = [".".join(map(str, e["loc"])) for e in error.errors()]
-        return problem(request, 422, f"{', '.join(places)}: not what it must be.")
+        names = [e["loc"][-1] for e in error.errors()]
+        told = "; ".join(f"`{name}` must be {QUERIES[name]}, got another value" for name in names)
+        return problem(request, 422, f"{told}.")
 
     async def other(request: Request, error: Any) -> Response:
         return problem(request, error.status_code, str(error.detail), **(error.headers or {}))

@@ -31,17 +31,20 @@ SCHEMA = (
         tolerance REAL NOT NULL,
         confidence REAL,
         reason TEXT NOT NULL,
-        model TEXT NOT NULL
+        model TEXT NOT NULL,
+        gap REAL
     )""",
     """CREATE TRIGGER audit_kept BEFORE DELETE ON audit
     BEGIN SELECT RAISE(ABORT, 'the audit log is only added to'); END""",
     """CREATE TRIGGER audit_unchanged BEFORE UPDATE ON audit
     BEGIN SELECT RAISE(ABORT, 'the audit log is only added to'); END""",
 )
-COLUMNS = "version, time, who, old_tolerance, old_confidence, tolerance, confidence, reason, model"
+COLUMNS = (
+    "version, time, who, old_tolerance, old_confidence, tolerance, confidence, reason, model, gap"
+)
 LAST = f"SELECT {COLUMNS} FROM audit ORDER BY version DESC LIMIT 1"
 BEFORE = f"SELECT {COLUMNS} FROM audit WHERE version < ? ORDER BY version DESC LIMIT ?"
-ADD = f"INSERT INTO audit ({COLUMNS}) VALUES (NULL, ?, ?, ?, ?, ?, ?, ?, ?)"
+ADD = f"INSERT INTO audit ({COLUMNS}) VALUES (NULL, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 ENDLESS = 2**63 - 1
 
 
@@ -50,7 +53,17 @@ class AuditError(FairdialError):
 
 
 class DialMovedError(FairdialError):
-    """The dial is not where the caller has seen it."""
+    """The dial is not where the caller has seen it.
+
+    Attributes
+    ----------
+    version : int
+        Where it is.
+    """
+
+    def __init__(self, version: int) -> None:
+        super().__init__("the dial has been moved meanwhile")
+        self.version = version
 
 
 @dataclass(frozen=True)
@@ -73,6 +86,8 @@ class Entry:
         Why.
     model : str
         Hash of the model that was served.
+    gap : float or None
+        That of the calibration rows there; above the tolerance, it is the smallest within reach.
     """
 
     version: int
@@ -84,6 +99,7 @@ class Entry:
     confidence: float | None
     reason: str
     model: str
+    gap: float | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """The entry for JSON."""
@@ -96,6 +112,8 @@ class Entry:
             "new": {"tolerance": self.tolerance, "confidence": self.confidence},
             "reason": self.reason,
             "model": self.model,
+            "gap": self.gap,
+            "feasible": None if self.gap is None else self.gap <= self.tolerance,
         }
 
 
@@ -174,6 +192,7 @@ class AuditLog:
         who: str,
         reason: str,
         model: str,
+        gap: float | None = None,
         seen: int | None = None,
     ) -> Entry:
         """Record a move; when this returns, it is on the disk, and every process sees it.
@@ -184,6 +203,8 @@ class AuditLog:
             Where the dial is to stand.
         who, reason, model : str
             Who moves it, why, and of which model.
+        gap : float, optional
+            The gap of the calibration rows there.
         seen : int, optional
             The version that the caller has seen; another one by now is refused.
 
@@ -202,15 +223,16 @@ class AuditLog:
                 with transaction(self._writer):
                     rows = self._writer.execute(LAST).fetchall()
                     before = Entry(*rows[0]) if rows else None
-                    if seen is not None and seen != (before.version if before else 0):
-                        raise DialMovedError("the dial has been moved meanwhile")
+                    version = before.version if before else 0
+                    if seen is not None and seen != version:
+                        raise DialMovedError(version)
                     old = (None, None) if before is None else (before.tolerance, before.confidence)
-                    row = (_now(), who, *old, tolerance, confidence, reason, model)
-                    version = self._writer.execute(ADD, row).lastrowid
+                    row = (_now(), who, *old, tolerance, confidence, reason, model, gap)
+                    added = self._writer.execute(ADD, row).lastrowid
             except sqlite3.Error as error:
                 raise AuditError(f"the audit log can't be written ({error})") from error
-        assert version is not None
-        return Entry(version, *row)
+        assert added is not None
+        return Entry(added, *row)
 
     def _check_place(self) -> None:
         """A file that was deleted or replaced can still be written, but nobody would read it."""

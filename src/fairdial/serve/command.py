@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from fairdial.errors import FairdialError
+from fairdial.serve.naming import names
 
 
 @click.command()
@@ -38,6 +39,7 @@ from fairdial.errors import FairdialError
     type=click.FloatRange(0, 1, min_open=True, max_open=True),
     help="Every position must be certified with at least this confidence.",
 )
+@names
 @click.option(
     "--token-env",
     default="FAIRDIAL_TOKEN",
@@ -63,6 +65,9 @@ def serve(
     read_only: bool,
     tolerance: float | None,
     confidence: float | None,
+    name: str | None,
+    people: dict[str, str],
+    label_names: tuple[str, str] | None,
     token_env: str,
     key_file: Path | None,
     allow_host: tuple[str, ...],
@@ -83,7 +88,10 @@ def serve(
             token_env=token_env,
             key=key_file,
             allow_hosts=allow_host,
-            announce=lambda address: click.echo(f"Serving on {address}", err=True),
+            name=name,
+            people=people,
+            labels=label_names,
+            tell=lambda line: click.echo(line, err=True),
         )
     except FairdialError as error:
         raise click.UsageError(str(error)) from error

@@ -4,23 +4,30 @@ from __future__ import annotations
 
 import contextlib
 import gc
-import importlib
 import ipaddress
 import json
 import os
 import socket
 import tempfile
+import warnings
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fairdial._validation import check_count, check_fraction, check_one
-from fairdial.errors import CannotCertifyError, InvalidInputError, MissingExtraError
-from fairdial.methods.loading import load
+from fairdial.errors import (
+    CannotCertifyError,
+    InfeasibleToleranceWarning,
+    InvalidInputError,
+    MissingExtraError,
+)
 from fairdial.serve.audit import AuditLog
+from fairdial.serve.naming import people_of
 
 if TYPE_CHECKING:
+    from fairdial.frontier import Frontier
+    from fairdial.points import Point
     from fairdial.serve.guard import App
 
 HOST, PORT = "127.0.0.1", 8000
@@ -51,6 +58,9 @@ class Settings:
     confidence: float | None
     token_env: str
     hosts: tuple[str, ...] | None
+    name: str
+    people: Mapping[str, str] = field(default_factory=dict)
+    labels: tuple[str, str] | None = None
 
 
 def serve(
@@ -66,7 +76,10 @@ def serve(
     token_env: str = TOKEN,
     key: str | os.PathLike[str] | None = None,
     allow_hosts: tuple[str, ...] = (),
-    announce: Callable[[str], None] | None = None,
+    name: str | None = None,
+    people: Mapping[str, str] | None = None,
+    labels: tuple[str, str] | None = None,
+    tell: Callable[[str], None] | None = None,
 ) -> None:
     """Serve a saved model until the process is stopped.
 
@@ -93,8 +106,15 @@ def serve(
         File with the key with which the model must be signed.
     allow_hosts : tuple of str
         Names besides ``host`` and the local ones under which the server may be asked.
-    announce : callable, optional
-        Told the server's address when it is about to listen.
+    name : str, optional
+        The page's title; by default the name of the model's folder.
+    people : mapping, optional
+        What the page calls the members of a group, by the group's name: ``{"Female": "women"}``.
+    labels : (str, str), optional
+        What the page calls the negative and the positive label.
+    tell : callable, optional
+        Told what goes on, a line each: that the model is being loaded, and the server's address
+        when it is about to listen.
 
     Raises
     ------
@@ -102,6 +122,13 @@ def serve(
         Something is not as it must be; nothing was served.
     """
     need_libraries()
+    if not read_only:
+        find_token(token_env, os.environ)
+    find_port(host, port)  # what takes no time comes first
+    say = tell or (lambda _: None)
+    say(f"Loading {os.fspath(model)} ...")
+    from fairdial._validation import check_count
+
     check_count(workers, "workers")
     with tempfile.TemporaryDirectory(prefix="fairdial-serve-") as scratch:
         settings = prepare(
@@ -114,10 +141,12 @@ def serve(
             key=key,
             hosts=known_hosts(host, allow_hosts),
             scratch=scratch,
+            name=name,
+            people=people or {},
+            labels=labels,
         )
         port = find_port(host, port)
-        if announce is not None:
-            announce(f"http://{f'[{host}]' if ':' in host else host}:{port}/")
+        say(f"Serving on http://{f'[{host}]' if ':' in host else host}:{port}/")
         given = {SETTINGS: json.dumps(asdict(settings))}
         if workers > 1:
             counters = Path(scratch, "counters")
@@ -158,8 +187,8 @@ def _run(host: str, port: int, workers: int, given: Mapping[str, str]) -> None:
 def app_from_environment() -> App:
     """The application of a process that :func:`serve` has started."""
     data = json.loads(os.environ[SETTINGS])
-    hosts = data.pop("hosts")
-    app = make_app(Settings(**data, hosts=None if hosts is None else tuple(hosts)))
+    lists = {key: data[key] and tuple(data[key]) for key in ("hosts", "labels")}
+    app = make_app(Settings(**data | lists))
     gc.collect()
     gc.freeze()  # the model stays: no need to look through it again and again
     return app
@@ -168,12 +197,8 @@ def app_from_environment() -> App:
 def need_libraries() -> None:
     """What the server is made with is installed."""
     for name in LIBRARIES:
-        try:
-            importlib.import_module(name)
-        except ModuleNotFoundError as error:
-            raise MissingExtraError(
-                f"the server needs {name}: pip install 'fairdial[serve]'."
-            ) from error
+        if find_spec(name) is None:
+            raise MissingExtraError(f"the server needs {name}: pip install 'fairdial[serve]'.")
 
 
 # ---- before listening --------------------------------------------------------------------------
@@ -190,23 +215,34 @@ def prepare(
     key: str | os.PathLike[str] | None,
     hosts: tuple[str, ...] | None,
     scratch: str | os.PathLike[str],
+    name: str | None = None,
+    people: Mapping[str, str] | None = None,
+    labels: tuple[str, str] | None = None,
 ) -> Settings:
     """Check everything, and put the dial where it is to stand; the rest is as in :func:`serve`."""
+    from fairdial._validation import check_fraction, check_one
+    from fairdial.persistence.folder import read_folder
+    from fairdial.persistence.frontiers import FRONTIER, frontier_from_arrays
+    from fairdial.persistence.values import unpack
+
     if not read_only:
         find_token(token_env, os.environ)
     if confidence is not None:
         check_fraction(confidence, "confidence")
     folder = Path(model).absolute()
-    loaded = load(folder, key=key)
-    if not hasattr(loaded, "frontier_"):
+    stored = read_folder(folder, key=key)
+    told = stored.manifest["frontier"]
+    if told is None:
         raise InvalidInputError("`model` must be calibrated to be served, got one that isn't.")
-    start = check_one(loaded.tolerance if tolerance is None else tolerance)
+    frontier = frontier_from_arrays(told, stored.files[FRONTIER], FRONTIER)
+    own = unpack(stored.manifest["parameters"]["tolerance"])
+    start = check_one(own if tolerance is None else tolerance)
     place: Path | None = Path(audit or f"{folder}{AUDIT}").absolute()
     if read_only and audit is None and place is not None and not place.is_file():
         place = None
     settings = Settings(
         model=str(folder),
-        hash=loaded.model_hash_,
+        hash=stored.hash,
         key=None if key is None else str(Path(key).absolute()),
         audit=None if place is None else str(place),
         observed=str(Path(scratch, "observed.sqlite") if read_only else f"{place}{OBSERVED}"),
@@ -215,24 +251,48 @@ def prepare(
         confidence=confidence,
         token_env=token_env,
         hosts=hosts,
+        name=name or folder.name,
+        people=people or {},
+        labels=labels,
     )
-    _settle(settings, loaded.frontier_)
+    people_of(frontier.groups, settings.people)
+    _settle(settings, frontier, record=False)  # is quick, and may fail
+    _load(settings)
+    _settle(settings, frontier, record=not read_only)
     return settings
 
 
-def _settle(settings: Settings, frontier: Any) -> None:
-    """Put the dial where it is to stand, and record it if that is another place or model."""
-    place, last = (settings.tolerance, settings.confidence), None
-    log = None
-    if settings.audit is not None:
-        log = AuditLog(settings.audit, create=not settings.read_only, write=not settings.read_only)
+def _load(settings: Settings) -> Any:
+    """The whole model."""
+    from fairdial.methods.loading import load
+    from fairdial.persistence.quick import import_skops
+
+    with contextlib.suppress(MissingExtraError):  # the model may not need it
+        import_skops()
+    model = load(settings.model, key=settings.key)
+    if model.model_hash_ != settings.hash:
+        raise InvalidInputError(
+            "`model` must stay the same while it is served, got a folder that was replaced; start "
+            "the server anew."
+        )
+    return model
+
+
+def _settle(settings: Settings, frontier: Frontier, *, record: bool) -> None:
+    """Find where the dial is to stand, and record it if that is another place or model.
+
+    A log is made only to record something in it.
+    """
+    place, last, log = (settings.tolerance, settings.confidence), None, None
+    if settings.audit is not None and (record or settings.read_only or _holds(settings.audit)):
+        log = AuditLog(settings.audit, create=record, write=record)
         last = log.last()
     try:
         if last is not None:
             wishes = [c for c in (last.confidence, settings.confidence) if c is not None]
             place = last.tolerance, max(wishes, default=None)
-        _certify(frontier, *place, kept=last is not None)
-        if log is None or settings.read_only:
+        point = _reach(frontier, *place, kept=last is not None)
+        if log is None or not record:
             return
         if last is None:
             reason = "first start"
@@ -245,6 +305,7 @@ def _settle(settings: Settings, frontier: Any) -> None:
         log.append(
             tolerance=place[0],
             confidence=place[1],
+            gap=point.gap,
             who=SERVER,
             reason=reason,
             model=settings.hash,
@@ -255,11 +316,19 @@ def _settle(settings: Settings, frontier: Any) -> None:
             log.close()
 
 
-def _certify(frontier: Any, tolerance: float, confidence: float | None, *, kept: bool) -> None:
-    if confidence is None:
-        return
+def _holds(path: str) -> bool:
+    """Whether there is a file with something in it."""
+    with contextlib.suppress(OSError):
+        return Path(path).stat().st_size > 0
+    return False
+
+
+def _reach(frontier: Frontier, tolerance: float, confidence: float | None, *, kept: bool) -> Point:
+    """The position there."""
     try:
-        frontier.at(tolerance, confidence=confidence)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", InfeasibleToleranceWarning)
+            return frontier.at(tolerance, confidence=confidence)
     except CannotCertifyError as error:
         way = (
             "Start with an `audit` of its own and another `tolerance`"
@@ -324,12 +393,7 @@ def make_app(settings: Settings) -> App:
     from fairdial.serve.page_data import page_data
     from fairdial.serve.service import Service
 
-    model = load(settings.model, key=settings.key)
-    if model.model_hash_ != settings.hash:
-        raise InvalidInputError(
-            "`model` must stay the same while it is served, got a folder that was replaced; start "
-            "the server anew."
-        )
+    model = _load(settings)
     decider = Decider(model)
     log = None
     if settings.audit is not None:
@@ -344,13 +408,17 @@ def make_app(settings: Settings) -> App:
         tolerance=settings.tolerance,
         confidence=settings.confidence,
     )
-    name = Path(settings.model).name
     token = None if settings.read_only else find_token(settings.token_env, os.environ)
     level = LEVEL if settings.confidence is None else settings.confidence
     return create_app(
         service,
         document=lambda: page_data(
-            model, name=name, tolerance=settings.tolerance, confidence=level
+            model,
+            name=settings.name,
+            people=people_of(decider.frontier.groups, settings.people),
+            labels=settings.labels,
+            tolerance=settings.tolerance,
+            confidence=level,
         ),
         token=token,
         hosts=settings.hosts,

@@ -24,7 +24,7 @@ from fairdial.serve.audit import AuditError, AuditLog, Entry
 from fairdial.serve.deciding import Decider
 from fairdial.serve.metrics import Gauge, Metrics
 from fairdial.serve.observed import Observations, Observed
-from fairdial.serve.schema import FIELDS, DialRequest, ObserveRequest, PredictRequest
+from fairdial.serve.schema import DialRequest, ObserveRequest, PredictRequest, say_problem
 
 Asked = TypeVar("Asked", bound=BaseModel)
 
@@ -134,6 +134,7 @@ class Service:
             "reason": "the model's own tolerance" if entry is None else entry.reason,
             "who": "server" if entry is None else entry.who,
             "time": None if entry is None else entry.time,
+            "groups": list(self.decider.groups),
             "selected": point.selected.tolist(),
             "least_confidence": self.least_confidence,
             "model": self.model,
@@ -166,7 +167,7 @@ class Service:
                 f"`confidence` must be at least {least:g}, as this server was started, or left "
                 "out.",
             )
-        self._certified(lambda: self.decider.positions.at(wish.tolerance, confidence))
+        point = self._certified(lambda: self.decider.positions.at(wish.tolerance, confidence))
         if self.log is None:
             raise AuditError("there is no audit log")
         return self.log.append(
@@ -175,6 +176,7 @@ class Service:
             who=wish.by or SOMEBODY,
             reason=wish.reason,
             model=self.model,
+            gap=point.gap,
             seen=seen,
         )
 
@@ -431,15 +433,10 @@ def parse(kind: type[Asked], body: bytes) -> Asked:
     try:
         return kind.model_validate(data)
     except ValidationError as error:
-        found = error.errors(include_url=False, include_context=False, include_input=False)
-        told = [f"{_where(problem['loc'])}: {problem['msg']}" for problem in found[:SHOWN]]
+        found = error.errors(include_url=False, include_context=False)
+        told = [say_problem(p["loc"], p["type"], p["input"]) for p in found[:SHOWN]]
         more = f" (and {len(found) - SHOWN} more)" if len(found) > SHOWN else ""
-        raise RefusedError(422, "; ".join(told) + more) from None
-
-
-def _where(place: Sequence[int | str]) -> str:
-    """Where a problem is; names that were sent are not repeated."""
-    return ".".join(str(p) if isinstance(p, int) or p in FIELDS else "?" for p in place) or "body"
+        raise RefusedError(422, f"{'; '.join(told)}{more}.") from None
 
 
 def _position(point: Point, swept: bool) -> dict[str, Any]:

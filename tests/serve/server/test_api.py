@@ -114,6 +114,9 @@ def test_who_has_seen_an_old_dial_doesnt_move_it(ask, token):
     for seen, status in (('"1"', 200), ('"1"', 412), ("nonsense", 412), ('"2"', 200), ("*", 200)):
         answer = ask.put("/v1/dial", json=body, headers=token | {"If-Match": seen})
         assert answer.status_code == status
+        if status == 412:
+            assert "version, which is 2 now" in answer.json()["detail"]
+            assert answer.headers["etag"] == '"2"'
     assert ask.get("/v1/dial").json()["version"] == 4
 
 
@@ -144,8 +147,39 @@ def test_a_move_needs_a_tolerance_and_a_reason(change, ask, token):
     assert ask.get("/v1/dial").json()["version"] == 1
 
 
-def test_a_move_without_a_reason_is_refused(ask, token):
-    assert ask.put("/v1/dial", json={"tolerance": 0.05}, headers=token).status_code == 422
+@pytest.mark.parametrize(
+    ("body", "told"),
+    [
+        ({"tolerance": 0.05}, "`reason` must be text of 1 to 500 characters, got nothing."),
+        ({"tolerance": 0.05, "reason": " "},
+         "`reason` must be text of 1 to 500 characters, got empty text."),
+        ({"tolerance": 0.05, "reason": "r" * 501},
+         "`reason` must be text of 1 to 500 characters, got longer text."),
+        ({"tolerance": -1, "reason": "x"},
+         "`tolerance` must be a number from 0 to 1, got another number."),
+        ({"tolerance": "7", "reason": "x"}, "`tolerance` must be a number from 0 to 1, got text."),
+        ({"tolerance": 1, "reason": "x", "rows": []},
+         "the request must have no other fields than those documented, got another."),
+        ([], "the request must be an object, got a list."),
+    ],
+)  # fmt: skip
+def test_a_refusal_says_what_must_be_and_what_kind_of_thing_was_got(body, told, ask, token):
+    answer = ask.put("/v1/dial", json=body, headers=token)
+    assert answer.status_code == 422
+    assert answer.json()["detail"] == told
+
+
+def test_a_refusal_says_where_in_the_rows(ask, case):
+    rows = case.rows(0, 2)
+    rows[1]["tolerance"] = 2
+    detail = ask.post("/v1/predict", json={"rows": rows}).json()["detail"]
+    assert detail == "`rows.1.tolerance` must be a number from 0 to 1, got another number."
+    detail = ask.post("/v1/predict", json={"rows": [7]}).json()["detail"]
+    assert detail == "`rows.0` must be an object with `features` and `group`, got a number."
+    detail = ask.post("/v1/observe", json={"scores": [1, "x"]}).json()["detail"]
+    assert detail == "`scores.1` must be a number, got text."
+    detail = ask.get("/v1/audit", params={"limit": 0}).json()["detail"]
+    assert detail == "`limit` must be a whole number from 1 to 1,000, got another value."
 
 
 def test_a_move_with_confidence_takes_the_certified_position(cases, client, token):
@@ -177,6 +211,10 @@ def test_a_tolerance_that_no_position_reaches_is_set_and_told(ask, token):
     told = ask.put("/v1/dial", json={"tolerance": 0.0, "reason": "x"}, headers=token).json()
     assert told["feasible"] is False
     assert told["gap"] > 0
+    entry = ask.get("/v1/audit").json()["entries"][0]
+    assert (entry["gap"], entry["feasible"]) == (told["gap"], False)
+    ask.put("/v1/dial", json={"tolerance": 0.2, "reason": "x"}, headers=token)
+    assert ask.get("/v1/audit").json()["entries"][0]["feasible"] is True
 
 
 def test_the_log_is_told_in_pages(ask, token):

@@ -58,6 +58,7 @@ def test_the_first_start_records_where_the_dial_stands(case, settings, tmp_path)
     settings(case)
     (entry,) = entries(tmp_path / "audit.sqlite")
     assert (entry.tolerance, entry.confidence, entry.who) == (0.1, None, "server")
+    assert entry.gap == case.model.frontier_.at(0.1).gap
     assert entry.model == case.model.model_hash_
 
 
@@ -91,7 +92,8 @@ def test_a_dial_that_cant_be_certified_is_refused_before_anything_is_recorded(
     case = cases("network")
     with pytest.raises(InvalidInputError, match=r"can't be certified.*another `tolerance`"):
         settings(case, tolerance=0.01, confidence=0.95)
-    assert entries(tmp_path / "audit.sqlite") == []
+    assert not (tmp_path / "audit.sqlite").exists()
+    (tmp_path / "audit.sqlite").touch()  # an empty file is as good as none
     settings(case, tolerance=0.01)
     with pytest.raises(InvalidInputError, match="`audit` of its own"):
         settings(case, confidence=0.95)
@@ -179,18 +181,58 @@ def test_names_are_checked_where_the_server_is_local_or_names_are_given():
     assert set(known_hosts("0.0.0.0", ("dial.example",))) == {*local, "0.0.0.0", "dial.example"}
 
 
+# ---- the page's names --------------------------------------------------------------------------
+
+
+def test_the_page_is_given_its_names(cases, client):
+    case = cases("per group")  # groups are numbers
+    names = {"name": "Loans", "people": {"1": "women"}, "labels": ("refused", "granted")}
+    page = client(case, **names).get("/v1/frontier").json()
+    assert page["name"] == "Loans"
+    assert page["groups"] == [{"name": "0", "people": None}, {"name": "1", "people": "women"}]
+    assert page["labels"] == {"negative": "refused", "positive": "granted"}
+
+
+def test_names_of_groups_that_there_are_not_are_refused(case, settings, tmp_path):
+    with pytest.raises(InvalidInputError, match=r"`people` must name groups among .*'west'"):
+        settings(case, people={"west": "westerners"})
+    assert not (tmp_path / "audit.sqlite").exists()
+
+
 # ---- the command -------------------------------------------------------------------------------
 
 
 def test_the_command_says_what_is_wrong_in_one_line(tmp_path, monkeypatch):
     monkeypatch.setenv("FAIRDIAL_TOKEN", "x" * 20)
-    done = CliRunner().invoke(serve, [str(tmp_path / "nothing")])
+    done = CliRunner().invoke(serve, [str(tmp_path / "nothing"), "--port", "0"])
     assert done.exit_code == 2
     assert "`folder` must be a model's folder" in done.output
+    assert done.output.startswith(f"Loading {tmp_path / 'nothing'} ...")
     assert "Traceback" not in done.output
     monkeypatch.delenv("FAIRDIAL_TOKEN")
     done = CliRunner().invoke(serve, [str(tmp_path / "nothing")])
     assert "FAIRDIAL_TOKEN" in done.output
+    done = CliRunner().invoke(serve, [str(tmp_path / "nothing"), "--people", "women"])
+    assert "must be like Female=women, got 'women'" in done.output
+
+
+def test_what_takes_no_time_is_checked_before_the_libraries_are_loaded(tmp_path):
+    code = (
+        "import os, socket, sys\n"
+        "from click.testing import CliRunner\n"
+        "from fairdial.serve.command import serve\n"
+        "taken = socket.socket(); taken.bind(('127.0.0.1', 0)); taken.listen()\n"
+        "port = str(taken.getsockname()[1])\n"
+        "for token, words in (('', 'FAIRDIAL_TOKEN'), ('x' * 20, 'must be free')):\n"
+        "    os.environ['FAIRDIAL_TOKEN'] = token\n"
+        "    done = CliRunner().invoke(serve, [sys.argv[1], '--port', port])\n"
+        "    assert words in done.output and 'Loading' not in done.output, done.output\n"
+        "print(sorted({'numpy', 'sklearn', 'fastapi', 'torch'} & set(sys.modules)))\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.strip() == "[]"
 
 
 def test_a_missing_library_is_named_with_what_to_install(monkeypatch):
