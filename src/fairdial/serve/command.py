@@ -91,6 +91,7 @@ def serve(
             name=name,
             people=people,
             labels=label_names,
+            announce=lambda address: click.echo(f"Serving on {address}", err=True),
             tell=lambda line: click.echo(line, err=True),
         )
     except FairdialError as error:

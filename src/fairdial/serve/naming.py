@@ -21,6 +21,14 @@ def _pairs(_: click.Context, __: click.Parameter, given: tuple[str, ...]) -> dic
     return found
 
 
+def _filled(
+    _: click.Context, __: click.Parameter, given: tuple[str, str] | None
+) -> tuple[str, str] | None:
+    if given and not all(text.strip() for text in given):
+        raise click.BadParameter("must be two texts, got an empty one.")
+    return given
+
+
 def names(command: Callable[..., Any]) -> Callable[..., Any]:
     """The options --name, --people and --label-names."""
     for option in (
@@ -28,6 +36,7 @@ def names(command: Callable[..., Any]) -> Callable[..., Any]:
             "--label-names",
             nargs=2,
             metavar="NEGATIVE POSITIVE",
+            callback=_filled,
             help="What the labels are called on the page; default: as in the training data.",
         ),
         click.option(

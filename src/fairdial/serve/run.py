@@ -27,7 +27,6 @@ from fairdial.serve.naming import people_of
 
 if TYPE_CHECKING:
     from fairdial.frontier import Frontier
-    from fairdial.points import Point
     from fairdial.serve.guard import App
 
 HOST, PORT = "127.0.0.1", 8000
@@ -79,6 +78,7 @@ def serve(
     name: str | None = None,
     people: Mapping[str, str] | None = None,
     labels: tuple[str, str] | None = None,
+    announce: Callable[[str], None] | None = None,
     tell: Callable[[str], None] | None = None,
 ) -> None:
     """Serve a saved model until the process is stopped.
@@ -112,9 +112,10 @@ def serve(
         What the page calls the members of a group, by the group's name: ``{"Female": "women"}``.
     labels : (str, str), optional
         What the page calls the negative and the positive label.
+    announce : callable, optional
+        Told the server's address when it is about to listen.
     tell : callable, optional
-        Told what goes on, a line each: that the model is being loaded, and the server's address
-        when it is about to listen.
+        Told before what takes a while.
 
     Raises
     ------
@@ -125,8 +126,8 @@ def serve(
     if not read_only:
         find_token(token_env, os.environ)
     find_port(host, port)  # what takes no time comes first
-    say = tell or (lambda _: None)
-    say(f"Loading {os.fspath(model)} ...")
+    if tell is not None:
+        tell(f"Loading {os.fspath(model)} ...")
     from fairdial._validation import check_count
 
     check_count(workers, "workers")
@@ -146,7 +147,8 @@ def serve(
             labels=labels,
         )
         port = find_port(host, port)
-        say(f"Serving on http://{f'[{host}]' if ':' in host else host}:{port}/")
+        if announce is not None:
+            announce(f"http://{f'[{host}]' if ':' in host else host}:{port}/")
         given = {SETTINGS: json.dumps(asdict(settings))}
         if workers > 1:
             counters = Path(scratch, "counters")
@@ -256,9 +258,10 @@ def prepare(
         labels=labels,
     )
     people_of(frontier.groups, settings.people)
-    _settle(settings, frontier, record=False)  # is quick, and may fail
+    if place is None or not _holds(place):
+        _certify(frontier, start, confidence, kept=False)  # before a log is made
     _load(settings)
-    _settle(settings, frontier, record=not read_only)
+    _settle(settings, frontier)
     return settings
 
 
@@ -278,21 +281,19 @@ def _load(settings: Settings) -> Any:
     return model
 
 
-def _settle(settings: Settings, frontier: Frontier, *, record: bool) -> None:
-    """Find where the dial is to stand, and record it if that is another place or model.
-
-    A log is made only to record something in it.
-    """
-    place, last, log = (settings.tolerance, settings.confidence), None, None
-    if settings.audit is not None and (record or settings.read_only or _holds(settings.audit)):
-        log = AuditLog(settings.audit, create=record, write=record)
+def _settle(settings: Settings, frontier: Frontier) -> None:
+    """Put the dial where it is to stand, and record it if that is another place or model."""
+    place, last = (settings.tolerance, settings.confidence), None
+    log = None
+    if settings.audit is not None:
+        log = AuditLog(settings.audit, create=not settings.read_only, write=not settings.read_only)
         last = log.last()
     try:
         if last is not None:
             wishes = [c for c in (last.confidence, settings.confidence) if c is not None]
             place = last.tolerance, max(wishes, default=None)
-        point = _reach(frontier, *place, kept=last is not None)
-        if log is None or not record:
+        _certify(frontier, *place, kept=last is not None)
+        if log is None or settings.read_only:
             return
         if last is None:
             reason = "first start"
@@ -305,7 +306,7 @@ def _settle(settings: Settings, frontier: Frontier, *, record: bool) -> None:
         log.append(
             tolerance=place[0],
             confidence=place[1],
-            gap=point.gap,
+            gap=_gap(frontier, *place),
             who=SERVER,
             reason=reason,
             model=settings.hash,
@@ -316,19 +317,11 @@ def _settle(settings: Settings, frontier: Frontier, *, record: bool) -> None:
             log.close()
 
 
-def _holds(path: str) -> bool:
-    """Whether there is a file with something in it."""
-    with contextlib.suppress(OSError):
-        return Path(path).stat().st_size > 0
-    return False
-
-
-def _reach(frontier: Frontier, tolerance: float, confidence: float | None, *, kept: bool) -> Point:
-    """The position there."""
+def _certify(frontier: Frontier, tolerance: float, confidence: float | None, *, kept: bool) -> None:
+    if confidence is None:
+        return
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", InfeasibleToleranceWarning)
-            return frontier.at(tolerance, confidence=confidence)
+        frontier.at(tolerance, confidence=confidence)
     except CannotCertifyError as error:
         way = (
             "Start with an `audit` of its own and another `tolerance`"
@@ -336,6 +329,20 @@ def _reach(frontier: Frontier, tolerance: float, confidence: float | None, *, ke
             else "Start with another `tolerance`"
         )
         raise InvalidInputError(f"{error} {way}, or without `confidence`.") from error
+
+
+def _gap(frontier: Frontier, tolerance: float, confidence: float | None) -> float:
+    """That of the calibration rows at a place."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", InfeasibleToleranceWarning)
+        return frontier.at(tolerance, confidence=confidence).gap
+
+
+def _holds(path: Path) -> bool:
+    """Whether there is a file with something in it."""
+    with contextlib.suppress(OSError):
+        return path.stat().st_size > 0
+    return False
 
 
 def find_token(name: str, environment: Mapping[str, str]) -> str:

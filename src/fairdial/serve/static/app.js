@@ -91,7 +91,8 @@
     if (view.settings) view.settings(position);
     view.groups(position);
     showFlips(position);
-    showApply(position, text);
+    if (isUsed(position)) showSame();
+    else showApply(position, text);
     clearTimeout(view.timer);
     view.timer = setTimeout(() => {
       say(byId("live"), `${text} ${words.unit(text)}. ${sentence} ${promise}`);
@@ -121,10 +122,19 @@
     tables.key(byId("frontier-key"), charts.frontierKey(dial, selected !== null, view.confident));
   }
 
-  // Whether a position is the one in use already.
+  // Whether a position is the one that the server has in use already.
   function isUsed(position) {
     const level = view.confident ? view.dial.page.certified.level : null;
-    return position.tolerance === view.served.tolerance && level === (view.served.confidence || null);
+    const { served } = view;
+    return served !== null && position.tolerance === served.tolerance && level === (served.confidence || null);
+  }
+
+  function showSame() {
+    const { reason } = view.served;
+    const used = words.setting(view.dial, view.served);
+    byId("apply-button").disabled = true;
+    say(byId("apply-button"), "Apply");
+    say(byId("apply-note"), `In use now: ${used}${reason ? ` (${reason})` : ""}. Move the dial to put another position to use.`);
   }
 
   function showApply(position, text) {
@@ -132,12 +142,10 @@
     const promised = !view.confident || position.promise.able;
     const level = words.confidence(view.dial.page.certified.level);
     say(byId("apply-button"), `Apply ${text} ${words.unit(text)}${view.confident ? `, ${level} confidence` : ""}`);
-    const same = isUsed(position);
-    byId("apply-button").disabled = !promised || same;
+    byId("apply-button").disabled = !promised;
     const { reason } = view.served;
     say(byId("apply-note"), promised
-      ? `In use now: ${words.setting(view.dial, view.served)}${reason ? ` (${reason})` : ""}. `
-        + (same ? "Move the dial to put another position to use." : "Every change is recorded with its reason before it takes effect.")
+      ? `In use now: ${words.setting(view.dial, view.served)}${reason ? ` (${reason})` : ""}. Every change is recorded with its reason before it takes effect.`
       : "This position can’t be promised, so it can’t be applied with confidence.");
   }
 

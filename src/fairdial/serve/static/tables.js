@@ -42,7 +42,7 @@
       head([title], { scope: "colgroup", colspan: titles.length }),
       head(last, { rowspan: 2 }),
     );
-    below.append(...titles.map((name) => head(name)));
+    below.append(...titles.map((name) => head(name, { class: "under" })));
     table.createTHead().append(above, below);
   }
 

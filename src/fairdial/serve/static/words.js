@@ -5,6 +5,7 @@
   const { dial: core } = root.fairdial;
   const NO_NUMBER = "A number from 0 to 100, please.";
   const FINE = 0.0005; // a difference of accuracies that the page doesn't show
+  const LITTLE = 0.25; // of the rise, that a curve may fall on its way and still rise on the whole
   const WHEN = {
     day: "numeric", month: "short", year: "numeric",
     hour: "2-digit", minute: "2-digit", second: "2-digit", timeZoneName: "short",
@@ -266,6 +267,9 @@
       return best - strict < FINE
         ? "A smaller gap costs hardly any right decisions here."
         : "The smaller the gap that is allowed, the fewer decisions are right.";
+    }
+    if (percent(best, 1) === percent(free, 1) && fall <= LITTLE * (best - strict)) {
+      return "On the whole, the smaller the gap that is allowed, the fewer decisions are right.";
     }
     const { digits } = dial.slider;
     const at = gap(bestGap, digits);
