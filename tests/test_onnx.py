@@ -33,17 +33,17 @@ class Runner:
     def __init__(self, path, X, groups):
         self.session = runtime.InferenceSession(path, providers=["CPUExecutionProvider"])
         self.feed = {}
-        for given in self.session.get_inputs():
-            kind = KINDS[given.type]
-            if given.name == "group":
+        for asked in self.session.get_inputs():
+            kind = KINDS[asked.type]
+            if asked.name == "group":
                 self.feed["group"] = np.array(groups, kind)
-            elif given.name != "thresholds":
-                column = X[given.name]
+            elif asked.name != "thresholds":
+                column = X[asked.name]
                 values = column
                 if kind is not np.float64:
                     missing = "" if kind is object else -(2**63)
                     values = column.astype(object).where(column.notna(), missing)
-                self.feed[given.name] = values.to_numpy(kind)[:, None]
+                self.feed[asked.name] = values.to_numpy(kind)[:, None]
 
     def __call__(self, thresholds):
         limits = {"thresholds": np.asarray(thresholds, np.float64)}

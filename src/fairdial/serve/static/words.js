@@ -204,6 +204,17 @@
     return best > 0 ? `The most that the dial reaches is ${percent(best, 1)}.` : "No position can be promised.";
   }
 
+  // What stands above the button; `least` is the confidence that the server asks for and that the
+  // position doesn't have, else null.
+  function applying(used, promised, least) {
+    if (least !== null) {
+      return `${used} This server only takes positions that hold for new people too, with at least ${confidence(least)} confidence, so this one can’t be applied.`;
+    }
+    return promised
+      ? `${used} Every change is recorded with its reason before it takes effect.`
+      : "This position can’t be promised, so it can’t be applied with confidence.";
+  }
+
   // ---- what the server says --------------------------------------------------------------------
 
   function refused(status, detail) {
@@ -223,7 +234,7 @@
 
   function aboutFrontier(dial) {
     return dial.accuracy
-      ? "The smaller the gap that is allowed, the fewer decisions are right. Press on the picture to go there."
+      ? "Usually, the smaller the gap that is allowed, the fewer decisions are right; the curve shows how it is here. Press on the picture to go there."
       : "Without labels nobody knows which decisions are right; this is how many each group has selected.";
   }
 
@@ -265,7 +276,7 @@
   }
 
   root.fairdial.words = {
-    aboutFrontier, aboutScores, change, confidence, costs, flips, gap, help, keeps, label, least,
+    aboutFrontier, aboutScores, applying, change, confidence, costs, flips, gap, help, keeps, label, least,
     leastFound, number, people, percent, points, promise, rates, refused, sentence, setting, shift,
     typed, unit,
   };
