@@ -8,7 +8,8 @@ asks its server, by paths relative to its own address:
 - ``GET v1/frontier``: the document.
 - ``GET v1/dial``: ``{"tolerance": 0.05, "confidence": null or 0.95, "version": 7, "writable": true,
   "reason": "..."}``; with ``"selected"``, rows by label and group, the page needn't look the
-  position up (it can't where the position has another confidence, or lies between its stops).
+  position up (it can't where the position has another confidence, or lies between its stops);
+  with ``"least_confidence"``, positions with less can't be applied.
 - ``PUT v1/dial`` with ``{"tolerance", "confidence", "reason", "by" (if given)}``,
   ``Authorization: Bearer ...`` and ``If-Match: "version"``, the version that the page has seen. Any
   2xx is done. The page has words for 401, 403, 409 (or 412: the dial was moved meanwhile), 422 (a

@@ -22,7 +22,7 @@ from fairdial.errors import (
     InvalidInputError,
     MissingExtraError,
 )
-from fairdial.serve.audit import AuditLog
+from fairdial.serve.audit import SERVER, AuditLog, Entry
 from fairdial.serve.naming import people_of
 
 if TYPE_CHECKING:
@@ -31,14 +31,15 @@ if TYPE_CHECKING:
 
 HOST, PORT = "127.0.0.1", 8000
 TOKEN = "FAIRDIAL_TOKEN"
+OBSERVER = "FAIRDIAL_OBSERVE_TOKEN"  # may have a token that sends observations and no more
 SETTINGS = "FAIRDIAL_SERVE"  # how processes learn what to serve
 COUNTERS = "PROMETHEUS_MULTIPROC_DIR"
 SHORTEST_TOKEN = 16
 LIBRARIES = ("fastapi", "uvicorn", "prometheus_client", "pydantic")
-CONNECTIONS = 4096  # at once; more are answered with 503
+CONNECTIONS = 4096  # at once, if the system allows so many; more are answered with 503
+OTHER_FILES = 128  # that a process may need open besides its connections
 KEPT = 30  # seconds that an idle connection is kept
 GRACE = 10  # seconds that requests have to end when the server stops
-SERVER = "server"
 AUDIT, OBSERVED = ".audit.sqlite", ".observed"
 LEVEL = 0.95  # of the page's statements about new rows
 
@@ -56,6 +57,7 @@ class Settings:
     tolerance: float
     confidence: float | None
     token_env: str
+    open_observe: bool
     hosts: tuple[str, ...] | None
     name: str
     people: Mapping[str, str] = field(default_factory=dict)
@@ -73,6 +75,7 @@ def serve(
     tolerance: float | None = None,
     confidence: float | None = None,
     token_env: str = TOKEN,
+    open_observe: bool = False,
     key: str | os.PathLike[str] | None = None,
     allow_hosts: tuple[str, ...] = (),
     name: str | None = None,
@@ -97,11 +100,14 @@ def serve(
     read_only : bool
         The dial can't be moved. The log is read where there is one, and never written.
     tolerance : float, optional
-        Where the dial stands until it is first moved; the model's own by default.
+        Where the dial stands until somebody moves it; the model's own by default.
     confidence : float, optional
         Positions of the dial must be certified with at least this confidence.
     token_env : str
-        Name of the environment variable with the token that moves the dial.
+        Name of the environment variable with the token that moves the dial. It also sends
+        observations; the token in ``FAIRDIAL_OBSERVE_TOKEN``, if there is one, does only that.
+    open_observe : bool
+        Anybody may send observations.
     key : path, optional
         File with the key with which the model must be signed.
     allow_hosts : tuple of str
@@ -119,12 +125,11 @@ def serve(
 
     Raises
     ------
-    InvalidInputError, ModelFileError, MissingExtraError
+    InvalidInputError, ModelFileError, MissingExtraError, CannotCertifyError
         Something is not as it must be; nothing was served.
     """
     need_libraries()
-    if not read_only:
-        find_token(token_env, os.environ)
+    find_tokens(token_env, os.environ, needed=not read_only)
     find_port(host, port)  # what takes no time comes first
     if tell is not None:
         tell(f"Loading {os.fspath(model)} ...")
@@ -139,6 +144,7 @@ def serve(
             tolerance=tolerance,
             confidence=confidence,
             token_env=token_env,
+            open_observe=open_observe,
             key=key,
             hosts=known_hosts(host, allow_hosts),
             scratch=scratch,
@@ -160,6 +166,8 @@ def serve(
 def _run(host: str, port: int, workers: int, given: Mapping[str, str]) -> None:
     import uvicorn
 
+    from fairdial.serve.patience import PatientProtocol
+
     before = {name: os.environ.get(name) for name in given}
     os.environ.update(given)
     try:
@@ -172,7 +180,8 @@ def _run(host: str, port: int, workers: int, given: Mapping[str, str]) -> None:
             access_log=False,
             server_header=False,
             log_config=_logging(),
-            limit_concurrency=CONNECTIONS,
+            http=PatientProtocol,
+            limit_concurrency=most_connections(),
             timeout_keep_alive=KEPT,
             timeout_graceful_shutdown=GRACE,
             proxy_headers=False,
@@ -184,6 +193,21 @@ def _run(host: str, port: int, workers: int, given: Mapping[str, str]) -> None:
                 os.environ.pop(name, None)
             else:
                 os.environ[name] = value
+
+
+def most_connections() -> int:
+    """How many connections a process takes: fewer than it may have files open."""
+    try:
+        import resource
+    except ModuleNotFoundError:  # Windows
+        return CONNECTIONS
+    files, allowed = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wished = CONNECTIONS + OTHER_FILES
+    if files != resource.RLIM_INFINITY and files < wished:
+        files = wished if allowed == resource.RLIM_INFINITY else min(wished, allowed)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (files, allowed))  # workers inherit it
+        return max(files - OTHER_FILES, 1)
+    return CONNECTIONS
 
 
 def app_from_environment() -> App:
@@ -214,6 +238,7 @@ def prepare(
     tolerance: float | None,
     confidence: float | None,
     token_env: str,
+    open_observe: bool,
     key: str | os.PathLike[str] | None,
     hosts: tuple[str, ...] | None,
     scratch: str | os.PathLike[str],
@@ -227,8 +252,7 @@ def prepare(
     from fairdial.persistence.frontiers import FRONTIER, frontier_from_arrays
     from fairdial.persistence.values import unpack
 
-    if not read_only:
-        find_token(token_env, os.environ)
+    find_tokens(token_env, os.environ, needed=not read_only)
     if confidence is not None:
         check_fraction(confidence, "confidence")
     folder = Path(model).absolute()
@@ -252,6 +276,7 @@ def prepare(
         tolerance=start,
         confidence=confidence,
         token_env=token_env,
+        open_observe=open_observe,
         hosts=hosts,
         name=name or folder.name,
         people=people or {},
@@ -261,7 +286,7 @@ def prepare(
     if place is None or not _holds(place):
         _certify(frontier, start, confidence, kept=False)  # before a log is made
     _load(settings)
-    _settle(settings, frontier)
+    _settle(settings, frontier, wished=tolerance is not None)
     return settings
 
 
@@ -281,40 +306,53 @@ def _load(settings: Settings) -> Any:
     return model
 
 
-def _settle(settings: Settings, frontier: Frontier) -> None:
+def _settle(settings: Settings, frontier: Frontier, *, wished: bool) -> None:
     """Put the dial where it is to stand, and record it if that is another place or model."""
-    place, last = (settings.tolerance, settings.confidence), None
-    log = None
-    if settings.audit is not None:
-        log = AuditLog(settings.audit, create=not settings.read_only, write=not settings.read_only)
-        last = log.last()
+    if settings.audit is None:
+        _certify(frontier, settings.tolerance, settings.confidence, kept=False)
+        return
+    writes = not settings.read_only
+    log = AuditLog(settings.audit, create=writes, write=writes)
     try:
+        altered = log.altered()
+        if altered is not None:
+            raise InvalidInputError(
+                f"`audit` must be as the server wrote it, got {settings.audit!r} whose entry "
+                f"{altered} was altered. Keep the file, and start with another `audit`."
+            )
+        last, moved = log.last(), log.moved()
+        tolerance, confidence = settings.tolerance, settings.confidence
         if last is not None:
+            if moved or not wished or settings.read_only:
+                tolerance = last.tolerance
             wishes = [c for c in (last.confidence, settings.confidence) if c is not None]
-            place = last.tolerance, max(wishes, default=None)
-        _certify(frontier, *place, kept=last is not None)
-        if log is None or settings.read_only:
-            return
-        if last is None:
-            reason = "first start"
-        elif last.model != settings.hash:
-            reason = "another model"
-        elif last.confidence != place[1]:
-            reason = f"started with confidence {place[1]:g}"
-        else:
-            return
-        log.append(
-            tolerance=place[0],
-            confidence=place[1],
-            gap=_gap(frontier, *place),
-            who=SERVER,
-            reason=reason,
-            model=settings.hash,
-            seen=last.version if last is not None else 0,
-        )
+            confidence = max(wishes, default=None)
+        _certify(frontier, tolerance, confidence, kept=moved)
+        reason = _why(last, settings.hash, tolerance, confidence)
+        if writes and reason is not None:
+            log.append(
+                tolerance=tolerance,
+                confidence=confidence,
+                gap=_gap(frontier, tolerance, confidence),
+                who=SERVER,
+                reason=reason,
+                model=settings.hash,
+                seen=last.version if last is not None else 0,
+            )
     finally:
-        if log is not None:
-            log.close()
+        log.close()
+
+
+def _why(last: Entry | None, model: str, tolerance: float, confidence: float | None) -> str | None:
+    """What a start changes, for the log; None: nothing."""
+    if last is None:
+        return "first start"
+    found = [] if last.model == model else ["another model"]
+    if last.tolerance != tolerance:
+        found.append(f"started with tolerance {tolerance:g}")
+    if last.confidence != confidence:
+        found.append(f"started with confidence {confidence:g}")
+    return ", ".join(found) or None
 
 
 def _certify(frontier: Frontier, tolerance: float, confidence: float | None, *, kept: bool) -> None:
@@ -328,7 +366,20 @@ def _certify(frontier: Frontier, tolerance: float, confidence: float | None, *, 
             if kept
             else "Start with another `tolerance`"
         )
-        raise InvalidInputError(f"{error} {way}, or without `confidence`.") from error
+        raise CannotCertifyError(
+            f"{error} {way}, or without `confidence`.",
+            smallest_tolerance=error.smallest_tolerance,
+            rows_needed=error.rows_needed,
+        ) from error
+
+
+def find_tokens(
+    name: str, environment: Mapping[str, str], *, needed: bool
+) -> tuple[str | None, str | None]:
+    """The token that moves the dial, and the one that sends observations only, if there are."""
+    token = find_token(name, environment) if needed or environment.get(name) else None
+    other = find_token(OBSERVER, environment) if environment.get(OBSERVER) else None
+    return token, other
 
 
 def _gap(frontier: Frontier, tolerance: float, confidence: float | None) -> float:
@@ -415,7 +466,7 @@ def make_app(settings: Settings) -> App:
         tolerance=settings.tolerance,
         confidence=settings.confidence,
     )
-    token = None if settings.read_only else find_token(settings.token_env, os.environ)
+    token, observer = find_tokens(settings.token_env, os.environ, needed=not settings.read_only)
     level = LEVEL if settings.confidence is None else settings.confidence
     return create_app(
         service,
@@ -428,6 +479,8 @@ def make_app(settings: Settings) -> App:
             confidence=level,
         ),
         token=token,
+        observer=observer,
+        open_observe=settings.open_observe,
         hosts=settings.hosts,
     )
 

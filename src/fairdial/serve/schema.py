@@ -172,7 +172,8 @@ class Position(BaseModel):
     gap: float = Field(description="Of the calibration rows.")
     feasible: bool = Field(description="Whether that gap is within the tolerance.")
     certified_gap: float | None = Field(
-        description="What the gap of new rows stays within, with the confidence."
+        description="What the gap of new rows stays within, with the confidence: the dial's own "
+        "tolerance by itself, any other for the whole dial at once."
     )
     thresholds: dict[str, Extended] | None = Field(
         description="Logit threshold by group; null where a family of models decides."
@@ -226,12 +227,17 @@ class AuditEntry(BaseModel):
     model: str
     gap: float | None = Field(description="That of the calibration rows at the new place.")
     feasible: bool | None = Field(description="Whether it is within the new tolerance.")
+    hash: str = Field(description="SHA-256 of the entry before and of this one.")
 
 
 class AuditAnswer(BaseModel):
     """Moves of the dial, the last one first."""
 
     entries: list[AuditEntry]
+    altered: int | None = Field(
+        description="Version of the first entry of the log that isn't what its hash says; null: "
+        "all are."
+    )
 
 
 class LookAnswer(BaseModel):
@@ -272,11 +278,15 @@ class Drift(BaseModel):
 
 
 class Proposal(BaseModel):
-    """Thresholds for the same tolerance, from the observed scores."""
+    """Thresholds for the same tolerance and confidence, from the observed scores."""
 
     tolerance: float
     gap: float
     feasible: bool
+    confidence: float | None = Field(description="The dial's.")
+    certified_gap: float | None = Field(
+        description="What the gap of new rows stays within, with the confidence."
+    )
     thresholds: dict[str, Extended]
 
 

@@ -139,14 +139,15 @@
 
   function showApply(position, text) {
     if (!view.served || !view.served.writable) return;
+    const { level: asked } = view.dial.page.certified;
+    const { reason, least_confidence: least } = view.served;
+    const level = words.confidence(asked);
     const promised = !view.confident || position.promise.able;
-    const level = words.confidence(view.dial.page.certified.level);
+    const sure = !least || (view.confident && asked >= least);
     say(byId("apply-button"), `Apply ${text} ${words.unit(text)}${view.confident ? `, ${level} confidence` : ""}`);
-    byId("apply-button").disabled = !promised;
-    const { reason } = view.served;
-    say(byId("apply-note"), promised
-      ? `In use now: ${words.setting(view.dial, view.served)}${reason ? ` (${reason})` : ""}. Every change is recorded with its reason before it takes effect.`
-      : "This position can’t be promised, so it can’t be applied with confidence.");
+    byId("apply-button").disabled = !promised || !sure;
+    const used = `In use now: ${words.setting(view.dial, view.served)}${reason ? ` (${reason})` : ""}.`;
+    say(byId("apply-note"), words.applying(used, promised, sure ? null : least));
   }
 
   // Scores of the groups; of a family, its settings instead.

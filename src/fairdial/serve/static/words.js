@@ -237,6 +237,17 @@
     return best > 0 ? `The most that the dial reaches is ${percent(best, 1)}.` : "No position can be promised.";
   }
 
+  // What stands above the button; `least` is the confidence that the server asks for and that the
+  // position doesn't have, else null.
+  function applying(used, promised, least) {
+    if (least !== null) {
+      return `${used} This server only takes positions that hold for new people too, with at least ${confidence(least)} confidence, so this one can’t be applied.`;
+    }
+    return promised
+      ? `${used} Every change is recorded with its reason before it takes effect.`
+      : "This position can’t be promised, so it can’t be applied with confidence.";
+  }
+
   // ---- what the server says --------------------------------------------------------------------
 
   function refused(status, detail) {
@@ -324,7 +335,7 @@
   }
 
   root.fairdial.words = {
-    aboutFrontier, aboutScores, change, confidence, costs, ends, flips, gap, help, keeps, label, least,
+    aboutFrontier, aboutScores, applying, change, confidence, costs, ends, flips, gap, help, keeps, label, least,
     leastFound, number, people, percent, points, promise, rates, refused, sentence, setting, shift,
     time, typed, typedTo, unit,
   };
