@@ -143,7 +143,8 @@ def test_moves_of_many_processes_threads_are_all_recorded_one_after_the_other(pa
 def test_entries_can_be_neither_changed_nor_deleted(path, opened):
     move(opened(path, create=True), 0.1)
     connection = sqlite3.connect(path)
-    columns = "time, 'Mallory', old_tolerance, old_confidence, 0.9, confidence, 'x', model, hash"
+    old = "old_tolerance, old_confidence"
+    columns = f"time, 'Mallory', {old}, 0.9, confidence, 'x', model, gap, hash"
     for statement in (
         "DELETE FROM audit",
         "UPDATE audit SET tolerance = 1",
