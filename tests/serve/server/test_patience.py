@@ -94,11 +94,11 @@ def test_an_answer_may_take_longer_than_a_head(port):
 def test_connections_beyond_the_limit_are_told_and_far_beyond_it_closed(port, monkeypatch):
     monkeypatch.setattr(patience, "HEAD", 60.0)
     held = [connect(port) for _ in range(6)]
+    with connect(port) as one_more:
+        assert one_more.recv(100) == b""
     held[5].sendall(WHOLE)
     answer = http.client.HTTPResponse(held[5])
     answer.begin()
     assert answer.status == 503
-    with connect(port) as one_more:
-        assert one_more.recv(100) == b""
     for connection in held:
         connection.close()
