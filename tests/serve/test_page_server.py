@@ -105,6 +105,7 @@ def test_the_dial_is_moved_with_the_token_and_the_record_shows_it(page, serve, t
 def test_what_the_server_would_refuse_cant_be_applied(page, serve, tmp_path):
     open_page(page, serve(confidence=0.9))
     expect(page.locator("[name=confidence][value=certified]")).to_be_checked()
+    page.locator("#slider").press("ArrowRight")  # from the position in use to another
     expect(page.locator("#apply-button")).to_be_enabled()
     page.locator("[name=confidence][value=plain]").check()
     expect(page.locator("#apply-button")).to_be_disabled()
