@@ -42,7 +42,7 @@ CONNECTIONS = 8
 BATCH = 100
 SHARE, SPREAD, GAIN, GROWTH = 0.25, 10.0, 20.0, 0.02  # goals
 START = 120.0  # seconds that a server has to start
-SERVER = "from fairdial.serve.command import serve; serve()"
+SERVER = "from fairdial.cli import main; main()"
 KB = 1024
 
 

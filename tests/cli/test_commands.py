@@ -118,7 +118,24 @@ def test_the_page_is_written_once(model: Path, tmp_path: Path, shell: Any, answe
     assert "<title>model</title>" in page.read_text("utf-8")
     told = shell("export", model, "--html", page, code=2).stderr
     assert f"--html: {page} is there already; --overwrite replaces it." in told
-    shell("export", model, "--html", page, "--overwrite")
+    named = ("--name", "Loans", "--people", "north=northerners", "--label-names", "no", "yes")
+    shell("export", model, "--html", page, "--overwrite", *named)
+    text = page.read_text("utf-8")
+    assert "<title>Loans</title>" in text
+    assert '"people": "northerners"' in text
+    assert '"labels": {"negative": "no", "positive": "yes"}' in text
+
+
+@pytest.mark.skipif(find_spec("fairdial.serve") is None, reason="needs the page")
+def test_names_are_for_the_page_and_for_groups_that_there_are(
+    model: Path, tmp_path: Path, shell: Any
+) -> None:
+    page = tmp_path / "page.html"
+    wrong = shell("export", model, "--html", page, "--people", "west=westerners", code=2).stderr
+    assert "must name groups among north, south, got 'west'" in wrong
+    wrong = shell("export", model, "--onnx", tmp_path / "m.onnx", "--name", "Loans", code=2).stderr
+    assert "must come with --html" in wrong
+    assert not list(tmp_path.iterdir())
 
 
 def test_export_writes_everything_or_nothing(model: Path, tmp_path: Path, shell: Any) -> None:

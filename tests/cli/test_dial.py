@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import shutil
 from pathlib import Path
 from typing import Any
@@ -206,3 +208,43 @@ def test_an_altered_or_missing_model_is_refused(model: Path, place: Path, shell:
     told = shell("info", copy, code=2).stderr
     assert f"it was altered after it was saved in '{copy}'" in told
     assert "MODEL must be a model's folder" in shell("dial", place / "nowhere", code=2).stderr
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda m: m.pop("frontier"),
+        lambda m: m.pop("parameters"),
+        lambda m: m["parameters"].pop("tolerance"),
+        lambda m: m["parameters"].update(tolerance=7),
+        lambda m: m["parameters"].update(tolerance="x"),
+        lambda m: m["files"].pop("frontier.safetensors"),
+    ],
+)
+def test_a_manifest_that_tells_of_no_dial_is_refused(
+    change: Any, model: Path, tmp_path: Path, shell: Any
+) -> None:
+    forge(model, tmp_path / "forged", change)
+    for command in ("info", "dial"):
+        told = shell(command, tmp_path / "forged", code=2).stderr
+        assert "`manifest.json` must tell of a model" in told
+
+
+@pytest.mark.parametrize("name", ["classes", "features", "libraries", "label", "method"])
+def test_a_manifest_that_leaves_something_out_is_refused(
+    name: str, model: Path, tmp_path: Path, shell: Any
+) -> None:
+    forge(model, tmp_path / "forged", lambda m: m.pop(name))
+    told = shell("info", tmp_path / "forged", code=2).stderr
+    assert "`manifest.json` must tell of a model" in told
+
+
+def forge(model: Path, folder: Path, change: Any) -> None:
+    """A copy with another manifest, whose hash is right."""
+    shutil.copytree(model, folder)
+    manifest = json.loads((folder / "manifest.json").read_bytes())
+    change(manifest)
+    body = json.dumps(manifest).encode()
+    (folder / "manifest.json").write_bytes(body)
+    told = f"{hashlib.sha256(body).hexdigest()}  manifest.json\n"
+    (folder / "manifest.sha256").write_text(told)

@@ -15,6 +15,7 @@ from fairdial.cli import options
 from fairdial.cli.learners import asked_for
 from fairdial.cli.output import Output
 from fairdial.errors import InvalidInputError, MissingExtraError
+from fairdial.serve.naming import names, people_of
 
 FILE = click.Path(dir_okay=False, path_type=Path)
 ENDS = {"--html": (".html", ".htm"), "--onnx": (".onnx",)}
@@ -29,6 +30,7 @@ ENDS = {"--html": (".html", ".htm"), "--onnx": (".onnx",)}
     help="The scorer as an ONNX graph that takes thresholds: of networks only, from train "
     "--method fairbayes or gfb.",
 )
+@names
 @click.option("--overwrite", is_flag=True, help="Replace files that are there.")
 @options.KEY
 @options.TRUST
@@ -37,6 +39,9 @@ def export(
     folder: Path,
     html: Path | None,
     onnx: Path | None,
+    name: str | None,
+    people: dict[str, str],
+    label_names: tuple[str, str] | None,
     overwrite: bool,
     key_file: Path | None,
     trust: tuple[str, ...],
@@ -55,6 +60,10 @@ def export(
 
     if html is None and onnx is None:
         raise InvalidInputError("--html or --onnx must be given, got neither.")
+    if html is None and (name or people or label_names):
+        raise InvalidInputError(
+            "--name, --people and --label-names must come with --html: they are for the page."
+        )
     wanted = {"--html": html, "--onnx": onnx}
     places = {option: path for option, path in wanted.items() if path is not None}
     for option, path in places.items():
@@ -69,7 +78,13 @@ def export(
     makers: dict[str, Callable[[Path], Any]] = {}
     if html is not None:
         page = _part("fairdial.serve.page", "--html", "serve")
-        makers["--html"] = lambda path: page.write_page(model, path, name=folder.name)
+        makers["--html"] = lambda path: page.write_page(
+            model,
+            path,
+            name=name or folder.absolute().name,
+            people=people_of(model.frontier_.groups, people),
+            labels=label_names,
+        )
     if onnx is not None:
         graph = _part("fairdial.onnx", "--onnx", "onnx")
         makers["--onnx"] = lambda path: graph.export_onnx(model, path)

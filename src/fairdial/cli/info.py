@@ -25,16 +25,18 @@ def info(folder: Path, key_file: Path | None, show: Output) -> None:
     object is loaded, so there is nothing to trust. The folder's MODEL_CARD.md says more, in words.
     """
     from fairdial.cli.figures import frontier_parts, point_data, positions, shown_tolerances
-    from fairdial.cli.models import read_told
+    from fairdial.cli.models import read_told, reading_manifest
 
     told = read_told(folder, key_file)
-    data = describe(folder, told) | {"signature_checked": key_file is not None}
+    with reading_manifest():
+        data = describe(folder, told) | {"signature_checked": key_file is not None}
+        lines = _lines(data)
     if told.known is None:
-        show.result(data, _lines(data), "It isn't calibrated yet: fairdial calibrate does it.")
+        show.result(data, lines, "It isn't calibrated yet: fairdial calibrate does it.")
         return
     points = positions(told.known, shown_tolerances(told.known, told.resting))
     data["frontier"] = [point_data(point) for point in points]
-    show.result(data, _lines(data), *frontier_parts(points, told.resting))
+    show.result(data, lines, *frontier_parts(points, told.resting))
 
 
 def describe(folder: Path, told: Told) -> dict[str, Any]:

@@ -113,10 +113,8 @@ def _decides(model: Any) -> str:
 
 def _sees_groups(model: Any) -> bool:
     """Whether scores of the same features may differ between groups."""
-    if not hasattr(model, "predict_method"):  # a network
-        parts = [model.network or Network()]
-    else:
-        parts = model._parts()
+    own = hasattr(model, "predict_method")  # FairBayes; else a network
+    parts = model._parts() if own else [model.network or Network()]
     return getattr(model, "per_group", False) or any(
         isinstance(part, Network) and not (part.is_shared and part.group_input == "none")
         for part in parts

@@ -11,6 +11,7 @@ from safetensors import SafetensorError
 from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 
+from fairdial._validation import check_one
 from fairdial.criteria import criterion as find_criterion
 from fairdial.encoders import TableEncoder
 from fairdial.errors import (
@@ -164,7 +165,9 @@ class _Reader:
         """An estimator with the parameters of the saved one."""
         kind, packed = METHODS[self.manifest["method"]], self.manifest["parameters"]
         claim(set(packed) == set(kind().get_params(deep=False)), f"parameters of {kind.__name__}")
-        return kind(**{name: unpack(value, self.unpack) for name, value in packed.items()})
+        found = kind(**{name: unpack(value, self.unpack) for name, value in packed.items()})
+        check_one(found.tolerance)
+        return found
 
     def unpack(self, data: dict[str, Any]) -> Any:
         """Parameters that aren't plain."""
