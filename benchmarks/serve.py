@@ -76,7 +76,7 @@ class Server:
 def serving(folder: Path) -> Iterator[Server]:
     """A server of the model in a folder, on a free port."""
     process = subprocess.Popen(
-        [sys.executable, "-c", SERVER, str(folder), "--port", "0"],
+        [sys.executable, "-c", SERVER, "serve", str(folder), "--port", "0"],
         env={**os.environ, "FAIRDIAL_TOKEN": secrets.token_hex(), "OMP_NUM_THREADS": "1"},
         stderr=subprocess.PIPE,
         text=True,

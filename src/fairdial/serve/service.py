@@ -40,7 +40,7 @@ FEWEST = 30  # observed rows of each group before thresholds are proposed
 SOMEBODY = "unnamed"
 SHOWN = 5  # problems of a request
 MOMENT = 0.005  # seconds: what takes longer is done beside the loop
-FORGOTTEN = 0.9  # share of the slowest pace that is remembered from one request to the next
+LATEST = 0.1  # weight of the latest request in the pace of late
 
 
 class RefusedError(Exception):
@@ -110,7 +110,7 @@ class Service:
         self._label_names = [str(label) for label in decider.labels]
         self._calibration = drift.calibration_bins(decider.frontier)
         self._dialled: tuple[tuple[float, float | None], Point, str] | None = None
-        self._pace = math.inf  # seconds a row, the slowest of late
+        self._pace = math.inf  # seconds a row, of late; nobody knows before the first request
 
     def close(self) -> None:
         """Give the files back."""
@@ -230,7 +230,8 @@ class Service:
         told, points, places = self._positions(wishes, standing)
         margins = self.decider.margins(rows, codes, points, places)
         pace = (time.perf_counter() - start) / len(codes)
-        self._pace = pace if math.isinf(self._pace) else max(pace, FORGOTTEN * self._pace)
+        known = pace if math.isinf(self._pace) else self._pace
+        self._pace = known + LATEST * (pace - known)
         self._count(codes, margins > 0)
         return (
             f'{{"rows":[{self._lines(margins, wishes)}],"positions":[{told}],'
