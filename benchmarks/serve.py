@@ -42,7 +42,7 @@ CONNECTIONS = 8
 BATCH = 100
 SHARE, SPREAD, GAIN, GROWTH = 0.25, 10.0, 20.0, 0.02  # goals
 START = 120.0  # seconds that a server has to start
-SERVER = "from fairdial.serve.command import serve; serve()"
+SERVER = "from fairdial.cli import main; main()"
 KB = 1024
 
 
@@ -76,7 +76,7 @@ class Server:
 def serving(folder: Path) -> Iterator[Server]:
     """A server of the model in a folder, on a free port."""
     process = subprocess.Popen(
-        [sys.executable, "-c", SERVER, str(folder), "--port", "0"],
+        [sys.executable, "-c", SERVER, "serve", str(folder), "--port", "0"],
         env={**os.environ, "FAIRDIAL_TOKEN": secrets.token_hex(), "OMP_NUM_THREADS": "1"},
         stderr=subprocess.PIPE,
         text=True,

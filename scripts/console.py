@@ -26,7 +26,9 @@ from fairdial.cli import main as fairdial
 
 BLOCK = re.compile(r"^```console\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 PROMPT, LEFT_OUT = "$ ", "..."
-VARYING = re.compile(r"\b\d+\.\d s\b|\b[0-9a-f]{64}\b")  # seconds, hashes
+VARYING = re.compile(  # seconds, hashes, times
+    r"\b\d+\.\d s\b|\b[0-9a-f]{64}\b|\b\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\b"
+)
 NUMBER = re.compile(r"[-+]?\d[\d,]*(?:\.\d+)?")
 SHARE, PART = 0.02, 0.2  # how far shares, and numbers above 1, may be apart elsewhere
 

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import copy
 import json
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from sklearn.linear_model import LogisticRegression
 
 pytest.importorskip("torch")
 pytest.importorskip("onnx")
 runtime = pytest.importorskip("onnxruntime")
 
-from fairdial import EPO, GFB, FairBayes, Network  # noqa: E402
+from fairdial import EPO, GFB, FairBayes, Network, load  # noqa: E402
 from fairdial.datasets import load_adult  # noqa: E402
 from fairdial.errors import InvalidInputError  # noqa: E402
 from fairdial.onnx import export_onnx  # noqa: E402
@@ -29,15 +33,17 @@ class Runner:
     def __init__(self, path, X, groups):
         self.session = runtime.InferenceSession(path, providers=["CPUExecutionProvider"])
         self.feed = {}
-        for given in self.session.get_inputs():
-            kind = KINDS[given.type]
-            if given.name == "group":
+        for asked in self.session.get_inputs():
+            kind = KINDS[asked.type]
+            if asked.name == "group":
                 self.feed["group"] = np.array(groups, kind)
-            elif given.name != "thresholds":
-                column = X[given.name]
-                text = kind is object
-                values = column.astype(object).where(column.notna(), "") if text else column
-                self.feed[given.name] = values.to_numpy(kind)[:, None]
+            elif asked.name != "thresholds":
+                column = X[asked.name]
+                values = column
+                if kind is not np.float64:
+                    missing = "" if kind is object else -(2**63)
+                    values = column.astype(object).where(column.notna(), missing)
+                self.feed[asked.name] = values.to_numpy(kind)[:, None]
 
     def __call__(self, thresholds):
         limits = {"thresholds": np.asarray(thresholds, np.float64)}
@@ -87,7 +93,7 @@ def table(n: int = 600) -> tuple[pd.DataFrame, np.ndarray, np.ndarray]:
 
 @pytest.mark.filterwarnings("ignore::fairdial.errors.FairdialWarning")
 @pytest.mark.parametrize(
-    "settings",
+    "options",
     [
         {"shared": True, "members": 2},
         {"shared": False, "members": 2, "norm": True, "bare": True, "hidden": (8, 6, 5)},
@@ -97,16 +103,17 @@ def table(n: int = 600) -> tuple[pd.DataFrame, np.ndarray, np.ndarray]:
 @pytest.mark.parametrize("recalibrate", [None, "group"])
 @pytest.mark.parametrize("named", [True, False])
 def test_all_kinds_of_columns_networks_and_groups_are_exported(
-    tmp_path, settings, recalibrate, named
+    tmp_path, options, recalibrate, named
 ):
     X, y, codes = table()
     groups = np.array(["a", "b", "c"])[codes] if named else codes + 5
-    network = Network(**({"hidden": (8,), "head": 4, "epochs": 2} | settings))
+    network = Network(**({"hidden": (8,), "head": 4, "epochs": 2} | options))
     model = FairBayes(network, recalibrate=recalibrate, min_count=1, random_state=0)
     model.fit(X, y, sensitive_features=groups)
     path = export_onnx(model, tmp_path / "model.onnx")
     new = X.copy()
     new.loc[:50, "job"] = "never seen"
+    new.loc[::7, "town"] = None
     check_equal(model, path, new, groups.tolist(), [0.0, 0.05, 0.5])
 
 
@@ -116,6 +123,69 @@ def small():
     groups = np.array(["a", "b", "c"])[codes]
     model = FairBayes(Network(hidden=(4,), head=0, epochs=1), random_state=0)
     return model.fit(X, y, sensitive_features=groups), X, groups
+
+
+def renamed(model, names):
+    """The same model of columns with other names."""
+    other, encoder = copy.copy(model), copy.copy(model.encoder_)
+    rules = zip(encoder.columns_, names, strict=True)
+    encoder.columns_ = [replace(rule, name=name) for rule, name in rules]
+    other.encoder_ = encoder
+    return other
+
+
+LIKE_INNER = st.from_regex(r"(fairdial/*)?[vc]?[0-9]{0,2}", fullmatch=True)
+OF_THE_GRAPH = st.sampled_from(["group", "thresholds", "logit", "decision", "", "n"])
+NAMES = st.text(st.characters(exclude_categories=["Cs"]), max_size=8) | LIKE_INNER | OF_THE_GRAPH
+
+
+@settings(max_examples=60, deadline=None)
+@given(names=st.lists(NAMES, min_size=4, max_size=4))
+def test_whatever_columns_are_called_decisions_are_the_models_or_it_is_refused(
+    tmp_path_factory, small, names
+):
+    model, X, groups = small
+    X, groups = X[:50], groups[:50]
+    path = tmp_path_factory.mktemp("named") / "model.onnx"
+    reserved = {"", "group", "thresholds", "logit", "decision"}
+    if len(set(names)) < len(names) or reserved & set(names):
+        with pytest.raises(InvalidInputError, match="columns whose names"):
+            export_onnx(renamed(model, names), path)
+        return
+    export_onnx(renamed(model, names), path)
+    limits = model.frontier_.at(0.1).thresholds
+    logits, decisions = Runner(path, X.set_axis(names, axis=1), groups)(limits)
+    np.testing.assert_allclose(
+        logits, model.logits(X, sensitive_features=groups), rtol=0, atol=1e-9
+    )
+    expected = model.predict(X, sensitive_features=groups, tolerance=0.1)
+    assert np.array_equal(decisions, expected == 1)
+
+
+@pytest.mark.parametrize("gaps", [True, False])
+def test_a_whole_number_that_is_missing_is_given_by_the_least_one(tmp_path, gaps):
+    X, y, codes = table()
+    town = X["town"].astype(object)
+    X["town"] = town.where(np.arange(len(X)) % 9 > 0).astype("category") if gaps else X["town"]
+    model = FairBayes(Network(hidden=(4,), head=0, epochs=1), min_count=1, random_state=0)
+    model.fit(X, y, sensitive_features=codes)
+    path = export_onnx(model, tmp_path / "model.onnx")
+    new = X.copy()
+    new.loc[::7, "town"] = None
+    check_equal(model, path, new, codes.tolist(), [0.2, 0.5])
+
+
+def test_a_category_that_stands_for_a_missing_one_is_refused(tmp_path, small):
+    model, _, _ = small
+    for number in (-(2**63), 2**63):
+        other, encoder = copy.copy(model), copy.copy(model.encoder_)
+        encoder.columns_ = [
+            replace(rule, categories=(0, 1, 2, number)) if rule.name == "town" else rule
+            for rule in encoder.columns_
+        ]
+        other.encoder_ = encoder
+        with pytest.raises(InvalidInputError, match="got others in column 'town'"):
+            export_onnx(other, tmp_path / "no.onnx")
 
 
 def test_an_unknown_group_is_nan_and_never_selected(tmp_path, small):
@@ -134,7 +204,19 @@ def test_the_file_names_groups_labels_and_criterion(tmp_path, small):
     assert json.loads(told["groups"]) == ["a", "b", "c"]
     assert json.loads(told["labels"]) == [0, 1]
     assert told["criterion"] == "demographic_parity"
-    assert not list(tmp_path.glob("*.part"))
+    assert "model_hash" not in told
+    (tmp_path / "plain").touch()
+    assert path.stat().st_mode == (tmp_path / "plain").stat().st_mode
+    assert {found.name for found in tmp_path.iterdir()} == {"model.onnx", "plain"}
+
+
+def test_the_file_names_the_model_that_was_loaded_and_replaces_another(tmp_path, small):
+    model, _, _ = small
+    saved = model.save(tmp_path / "model")
+    path = export_onnx(model, tmp_path / "model.onnx")
+    export_onnx(load(tmp_path / "model"), path)
+    session = runtime.InferenceSession(path, providers=["CPUExecutionProvider"])
+    assert session.get_modelmeta().custom_metadata_map["model_hash"] == saved
 
 
 def test_what_cannot_be_exported_is_refused(tmp_path, small):
@@ -153,7 +235,7 @@ def test_what_cannot_be_exported_is_refused(tmp_path, small):
     renamed = X.rename(columns={"job": "group"})
     other = FairBayes(Network(hidden=(4,), epochs=1), min_count=1, random_state=0)
     other.fit(renamed, y, sensitive_features=groups)
-    with pytest.raises(InvalidInputError, match="called group or thresholds"):
+    with pytest.raises(InvalidInputError, match="called group, thresholds, logit or decision"):
         export_onnx(other, tmp_path / "no.onnx")
     with_empty = X.assign(job=X["job"].fillna(""))
     other.fit(with_empty, y, sensitive_features=groups)

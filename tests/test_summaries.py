@@ -178,6 +178,19 @@ def test_parts_that_lack_a_group_are_united_by_name():
     assert both == ScoreSummary.from_scores([1.0, -1.0, 2.0, 1.0], ["b", "c", "a", "c"])
 
 
+def test_booleans_and_numbers_are_not_taken_for_one_another():
+    logits, flags = [1.0, -1.0, 0.5], np.array([True, False, False])
+    booleans = ScoreSummary.from_scores(logits, flags)
+    parts = [ScoreSummary.from_scores([z], [flag]) for z, flag in zip(logits, flags, strict=True)]
+    assert sum(parts) == booleans
+    assert [type(name) for part in parts for name in part.groups] == [bool] * 3
+    numbers = ScoreSummary.from_scores(logits, [1, 2, 2])
+    for one, two in ((booleans, numbers), (numbers, booleans)):
+        with pytest.raises(InvalidInputError, match=r"booleans and numbers: (True|1) and"):
+            one + two
+    assert (numbers + ScoreSummary.from_scores([1.0], [1.0])).groups == (1, 2)
+
+
 def test_names_of_mixed_types_are_ordered_as_sweep_orders_them():
     names = np.array([2, "1", "a", 10] * 3, dtype=object)
     logits = np.linspace(-1, 1, 12)
@@ -272,6 +285,23 @@ def test_the_price_paid_is_at_most_that_of_a_bin_more_than_the_least(criterion, 
             scale = 2.0 ** (bits - 5)
             beyond = np.copysign(np.ceil(np.abs(thresholds) * scale) / scale, thresholds)
             assert price <= (shares * np.abs(rate.inverse(beyond))).max() * (1 + 1e-12)
+
+
+def test_bins_too_coarse_for_the_scores_are_reported_and_rows_read_again_take_them_apart():
+    logits, groups, y = draw(continuous, 1, size=2000)
+    logits = (logits + 0.8 * (groups == groups[0])) * 0.0005
+    whole = sweep(logits, groups, y)
+    assert whole.at(0.01).feasible
+    summary = ScoreSummary.from_scores(logits, groups, y)
+    with pytest.warns(InfeasibleToleranceWarning, match=r"too coarse.*`bits`.*`tolerances=`"):
+        point = summary.to_frontier().at(0.01)
+    assert not point.feasible
+    exact = summary.to_frontier(tolerances=[0.01], refine=[(logits, groups, y)])
+    assert (exact.at(0.01).thresholds == whole.at(0.01).thresholds).all()
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        sweep(np.zeros(60), np.arange(60) < 20, min_count=1).at(0.0)
+    assert not any("`bits`" in str(warning.message) for warning in told)
 
 
 def test_thresholds_are_numbers_of_the_scores_dtype():
@@ -510,8 +540,9 @@ def test_a_failed_save_leaves_the_old_file_and_nothing_else(tmp_path):
     with pytest.raises(InvalidInputError, match="named by text or numbers"):
         ScoreSummary.from_scores([1.0], [pd.Timestamp("2020-01-01")]).save(tmp_path / "a")
     (tmp_path / "folder").mkdir()
-    with pytest.raises(OSError, match="folder"):
-        old.save(tmp_path / "folder")
+    for place in ("folder", "missing/b", "a/b"):
+        with pytest.raises(InvalidInputError, match="`path` must be a file that can be written"):
+            old.save(tmp_path / place)
     assert ScoreSummary.load(tmp_path / "a") == old
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a", "folder"]
 
@@ -670,10 +701,19 @@ def test_a_table_that_is_no_summary_is_refused(change, message):
         ScoreSummary.from_counts(frame)
 
 
-def test_a_table_without_lines_or_of_another_kind_is_refused():
-    empty = pd.DataFrame(columns=["group", "bin", "rows", "dtype", "bits"])
-    with pytest.raises(InvalidInputError, match="at least one line"):
-        ScoreSummary.from_counts(empty)
+@pytest.mark.parametrize("labelled", [False, True])
+def test_a_query_of_no_rows_is_the_summary_of_none(labelled):
+    rows = "(SELECT 1.0 AS score, 'a' AS \"group\", 1 AS label WHERE false)"
+    options = {"label": "label"} if labelled else {}
+    nothing = ScoreSummary.from_counts(duckdb.sql(ScoreSummary.sql(rows, **options)).df())
+    some = ScoreSummary.from_scores([1.0], ["a"], [1] if labelled else None, bits=9)
+    assert nothing == ScoreSummary.from_scores([], [], [] if labelled else None)
+    assert some + nothing == some == nothing + some
+    with pytest.raises(InvalidInputError, match="`labelled`"):
+        nothing + ScoreSummary.from_scores([1.0], ["a"], None if labelled else [1])
+
+
+def test_a_table_of_another_kind_is_refused():
     with pytest.raises(InvalidInputError, match=r"DataFrame.*got list"):
         ScoreSummary.from_counts([1])
 

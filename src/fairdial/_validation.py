@@ -6,6 +6,7 @@ Every message names the argument, what was got and what is allowed.
 from __future__ import annotations
 
 import numbers
+import os
 from collections.abc import Hashable, Iterable, Sequence
 from typing import Any
 
@@ -205,6 +206,16 @@ def check_count(value: Any, name: str, *, least: int = 1) -> int:
     return int(value)
 
 
+def asked_processes() -> int:
+    """How many processes torchrun has started: its ``WORLD_SIZE``; one where there is none."""
+    told = os.environ.get("WORLD_SIZE", "").strip() or "1"
+    if not told.isdecimal() or int(told) < 1:
+        raise InvalidInputError(
+            f"`WORLD_SIZE` of the environment must be a whole number >= 1, got {told!r}."
+        )
+    return int(told)
+
+
 def check_choice(value: Any, name: str, allowed: Sequence[Any]) -> Any:
     """One of a few allowed values."""
     if not any(value is option or value == option for option in allowed):
@@ -286,7 +297,9 @@ def encode_groups(
     like ``"Black & Female"``.
     """
     array = _one_column(values, name)
-    if array.dtype == np.bool_ and array.any() and not array.all():
+    if array.dtype == np.bool_:
+        if array.all() or not array.any():
+            return np.zeros(len(array), np.uint8), (bool(array[0]),)
         return array.view(np.uint8), (False, True)
     if _codes_as_given(array, None):
         n_groups = int(array.max()) + 1

@@ -208,6 +208,12 @@ class Frontier:
         who, why = "no state of the dial", " (tied scores and small groups move in steps)"
         if self.measured:
             who, why = f"none of the {len(self)} settings", ""
+        elif self.certificate == "simultaneous":  # thresholds at edges of bins
+            why = (
+                " (scores in one bin, tied scores and small groups move in steps; where the bins "
+                "are too coarse for the scale of the scores, more `bits` or exact `tolerances=` "
+                "take them apart)"
+            )
         warn(
             f"{who} has a {self.criterion.name} gap within the tolerance {tolerance[worst]:g} on "
             f"the calibration rows{why}; the smallest gap, {self.gap[states[worst]]:.4g}, is used "

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import json
 import os
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,7 +23,9 @@ from fairdial.methods.thresholds import ThresholdClassifier
 
 OPSET, ML_OPSET = 18, 3
 NORM_EPSILON = 1e-5  # torch's
-OWN_INPUTS = ("group", "thresholds")
+OWN_NAMES = ("group", "thresholds", "logit", "decision")  # inputs and outputs besides the columns
+INNER = "fairdial"  # starts the names of all other values; lengthened until no column's name does
+NO_NUMBER = np.iinfo(np.int64).min  # a whole number that is missing
 COMMON = "the network of FairBayes or GFB on a table, with the default encoder"
 
 
@@ -31,11 +33,13 @@ def export_onnx(model: Any, path: str | os.PathLike[str]) -> Path:
     """Write a model as an ONNX file; needs the extra ``onnx``.
 
     Inputs are the table's columns, each (n, 1): float64 for numbers (NaN: missing), text or whole
-    numbers for categories (empty text: missing); ``group`` (n,), the group's name or, where names
-    are not texts, its place among ``model.frontier_.groups``; and ``thresholds`` (K,) float64, in
-    the order of the groups: ``model.frontier_.at(tolerance).thresholds``. Outputs are ``logit``
-    (n,) float64 and ``decision`` (n,) bool. A group that the model doesn't know has the logit NaN
-    and isn't selected. Names of groups and labels are in the file's metadata.
+    numbers for categories (missing: the empty text, or -2**63, the least int64); ``group`` (n,),
+    the group's name or, where names are not texts, its place among ``model.frontier_.groups``; and
+    ``thresholds`` (K,) float64, in the order of the groups:
+    ``model.frontier_.at(tolerance).thresholds``. Outputs are ``logit`` (n,) float64 and
+    ``decision`` (n,) bool. A group that the model doesn't know has the logit NaN and isn't
+    selected. Metadata of the file: ``groups`` and ``labels`` (JSON, in their order), ``criterion``,
+    ``fairdial`` (the version), and ``model_hash`` of a model that was loaded.
 
     Parameters
     ----------
@@ -64,7 +68,7 @@ def export_onnx(model: Any, path: str | os.PathLike[str]) -> Path:
     """
     onnx = _need_onnx()
     net, encoder = _parts(model)
-    graph = _Graph(onnx)
+    graph = _Graph(onnx, _inner_prefix([str(rule.name) for rule in encoder.columns_]))
     rows = graph.encode(encoder)
     logit, code = graph.score(net, rows, model)
     graph.decide(logit, code, len(model.frontier_.groups))
@@ -74,15 +78,15 @@ def export_onnx(model: Any, path: str | os.PathLike[str]) -> Path:
         "criterion": model.frontier_.criterion.name,
         "fairdial": __version__,
     }
+    if hasattr(model, "model_hash_"):
+        told["model_hash"] = model.model_hash_
     target = Path(path)
-    handle, half = tempfile.mkstemp(dir=target.parent, suffix=".part")
+    half = target.with_name(f".{uuid4().hex}.{target.name}")
     try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(graph.finish(told))
+        half.write_bytes(graph.finish(told))
         os.replace(half, target)
-    except BaseException:
-        Path(half).unlink(missing_ok=True)
-        raise
+    finally:
+        half.unlink(missing_ok=True)
     return target
 
 
@@ -106,21 +110,39 @@ def _parts(model: Any) -> tuple[Any, TableEncoder]:
     known = net is not None and hasattr(net.trunk, "layers") and not net.trunk.marks
     if not known or not isinstance(encoder, TableEncoder):
         raise InvalidInputError(f"`model` must have {COMMON}, got another scorer.")
+    names = [str(rule.name) for rule in encoder.columns_]
+    if len(set(names)) < len(names) or not {"", *OWN_NAMES}.isdisjoint(names):
+        raise InvalidInputError(
+            "`model` must have columns whose names differ as text, aren't empty and aren't called "
+            f"{', '.join(OWN_NAMES[:-1])} or {OWN_NAMES[-1]}, which are inputs and outputs of the "
+            "graph, got others."
+        )
     for rule in encoder.columns_:
-        if str(rule.name) in OWN_INPUTS:
-            raise InvalidInputError(
-                f"`model` must have columns that aren't called {' or '.join(OWN_INPUTS)}, which "
-                "are inputs of the graph."
-            )
         categories = getattr(rule, "categories", ())
         texts = [isinstance(value, str) for value in categories]
         whole = [isinstance(value, int) and not isinstance(value, bool) for value in categories]
-        if not (all(texts) or all(whole)) or "" in categories:
+        if not (all(texts) or all(whole)) or not _storable(categories):
             raise InvalidInputError(
                 f"`model` must have categories that are all texts (not empty) or all whole "
-                f"numbers, got others in column {rule.name!r}."
+                f"numbers above -2**63 and below 2**63, got others in column {rule.name!r}."
             )
     return net, encoder
+
+
+def _storable(categories: Sequence[Any]) -> bool:
+    """Whether each fits its input, and none is what stands for a missing value."""
+    return all(
+        value != "" if isinstance(value, str) else NO_NUMBER < value <= np.iinfo(np.int64).max
+        for value in categories
+    )
+
+
+def _inner_prefix(names: Sequence[str]) -> str:
+    """How names of the graph's inner values start, and no column's does."""
+    prefix = f"{INNER}/"
+    while any(name.startswith(prefix) for name in names):
+        prefix += "/"
+    return prefix
 
 
 def _plain(value: Any) -> Any:
@@ -130,8 +152,8 @@ def _plain(value: Any) -> Any:
 class _Graph:
     """Nodes, in order; every method gives the name of what it has computed."""
 
-    def __init__(self, onnx: Any) -> None:
-        self._onnx, self._helper = onnx, onnx.helper
+    def __init__(self, onnx: Any, prefix: str) -> None:
+        self._onnx, self._helper, self._prefix = onnx, onnx.helper, prefix
         self._nodes: list[Any] = []
         self._constants: dict[str, Any] = {}
         self._inputs: list[Any] = []
@@ -141,7 +163,7 @@ class _Graph:
 
     def op(self, kind: str, *inputs: str, domain: str = "", **attributes: Any) -> str:
         """One operation with one result."""
-        name = f"v{len(self._nodes)}"
+        name = f"{self._prefix}v{len(self._nodes)}"
         self._nodes.append(
             self._helper.make_node(kind, list(inputs), [name], domain=domain, **attributes)
         )
@@ -149,7 +171,7 @@ class _Graph:
 
     def constant(self, values: Any, dtype: Any = np.float64) -> str:
         """A stored array."""
-        name = f"c{len(self._constants)}"
+        name = f"{self._prefix}c{len(self._constants)}"
         array = np.ascontiguousarray(values, dtype)
         self._constants[name] = self._onnx.numpy_helper.from_array(array, name)
         return name
@@ -205,10 +227,10 @@ class _Graph:
         if all(isinstance(value, str) for value in rule.categories):
             given = self.input(str(rule.name), "STRING", ["n", 1])
             keys = {"keys_strings": [*rule.categories, ""]}
-            places.append(other + rule.missing)  # empty: missing, or another value
         else:
             given = self.input(str(rule.name), "INT64", ["n", 1])
-            keys = {"keys_int64s": list(rule.categories)}
+            keys = {"keys_int64s": [*rule.categories, NO_NUMBER]}
+        places.append(other + rule.missing)  # of a missing one: its own, or another value's
         code = self.op(
             "LabelEncoder",
             given,

@@ -81,8 +81,12 @@ def test_labels_may_stand_in_another_column(
 @pytest.mark.parametrize(
     ("given", "told"),
     [
-        ([], "Either --out or --in-place must be given"),
-        (["--in-place", "--out", "x"], "Either --out or --in-place must be given"),
+        ([], "Either --out or --in-place must be given, got neither."),
+        (["--in-place", "--out", "x"], "Either --out or --in-place must be given, got both."),
+        (
+            ["--in-place", "--scores", "margin", "--group", "region"],
+            "must be scores that don't depend on the dial, got 'margin'",
+        ),
         (["--in-place", "--scores", "s"], "--scores and --group must be given together"),
     ],
 )
@@ -114,13 +118,13 @@ def test_scores_are_streamed_into_the_dial_of_their_counts(
 def test_predict_writes_scores_that_calibrate_reads(
     model: Path, place: Path, tmp_path: Path, answer: Any
 ) -> None:
-    answer("predict", model, place / "new.parquet", "--tolerance", 1, "--id", "region", "--out",
+    answer("predict", model, place / "new.parquet", "--tolerance", 0.05, "--id", "region", "--out",
            tmp_path / "scored.parquet")  # fmt: skip
     found = fairdial.load(model)
     X = inputs(found, read_rows(found, place / "new.parquet"))
-    margins = pd.read_parquet(tmp_path / "scored.parquet")["margin"]
-    assert np.array_equal(margins, found.logits(X))
-    told = answer("calibrate", model, tmp_path / "scored.parquet", "--scores", "margin", "--group",
+    logits = pd.read_parquet(tmp_path / "scored.parquet")["logit"]
+    assert np.array_equal(logits, found.logits(X))
+    told = answer("calibrate", model, tmp_path / "scored.parquet", "--scores", "logit", "--group",
                   "region", "--out", tmp_path / "m")  # fmt: skip
     assert told["labels"] is False
     assert told["frontier"][-1]["gap"] == pytest.approx(
@@ -134,3 +138,68 @@ def test_a_column_that_is_not_in_the_parquet_file_is_named(
     found = shell("calibrate", model, place / "new.parquet", "--scores", "logit", "--group",
                   "region", "--out", tmp_path / "m", code=2)  # fmt: skip
     assert "logit" in found.stderr
+
+
+# ---- groups ------------------------------------------------------------------------------------
+
+
+def test_a_column_of_other_groups_does_not_replace_the_dial(
+    model: Path, place: Path, tmp_path: Path, shell: Any, answer: Any
+) -> None:
+    copy, scored = tmp_path / "copy", tmp_path / "scored.parquet"
+    shutil.copytree(model, copy)
+    answer("predict", copy, place / "new.csv", "--id", "region", "--out", scored)
+    found = shell("calibrate", copy, scored, "--scores", "logit", "--group", "decision",
+                  "--in-place", code=2)  # fmt: skip
+    assert "--group must hold rows of every group that the dial knows, got none of 'north', " in (
+        found.stderr
+    )
+    assert fairdial.load(copy).frontier_.groups == ("north", "south")
+
+
+def test_rows_that_lack_a_group_do_not_replace_the_dial(
+    model: Path, tmp_path: Path, new: pd.DataFrame, shell: Any
+) -> None:
+    copy, part = tmp_path / "copy", tmp_path / "part.csv"
+    shutil.copytree(model, copy)
+    new[new["region"] == "north"].to_csv(part, index=False)
+    found = shell("calibrate", copy, part, "--in-place", code=2)
+    assert "DATA must hold rows of every group that the dial knows, got none of 'south'" in (
+        found.stderr
+    )
+    assert fairdial.load(copy).frontier_.groups == ("north", "south")
+
+
+def test_a_group_that_comes_on_top_is_told(
+    model: Path, tmp_path: Path, new: pd.DataFrame, shell: Any
+) -> None:
+    path = tmp_path / "more.csv"
+    more = new.assign(region=new["region"].where(new.index % 3 > 0, "west"))
+    more.to_csv(path, index=False)
+    found = shell("calibrate", model, path, "--out", tmp_path / "m")
+    assert "Warning: DATA has groups that the dial didn't know: 'west'" in found.stderr
+    assert fairdial.load(tmp_path / "m").frontier_.groups == ("north", "south", "west")
+
+
+def test_advice_names_what_the_command_has(
+    model: Path, tmp_path: Path, new: pd.DataFrame, shell: Any
+) -> None:
+    path = tmp_path / "few.csv"
+    few = pd.concat([new[new["region"] == "north"], new[new["region"] == "south"][:7]])
+    few.to_csv(path, index=False)
+    found = shell("calibrate", model, path, "--out", tmp_path / "m", code=2)
+    assert (
+        "got fewer in 'south' (7). Merge small groups, leave their rows out, or calibrate on "
+        in (found.stderr)
+    )
+    assert not {"`", "min_count", "cv="} & set(found.stderr.split())
+    assert "`" not in found.stderr
+
+
+def test_csv_given_for_scores_is_refused_in_one_sentence(
+    model: Path, place: Path, tmp_path: Path, shell: Any
+) -> None:
+    found = shell("calibrate", model, place / "new.csv", "--scores", "logit", "--group", "region",
+                  "--out", tmp_path / "m", code=2)  # fmt: skip
+    assert "DATA must hold Parquet files, got" in found.stderr
+    assert not found.stderr.rstrip().endswith("..")

@@ -15,6 +15,10 @@ from click.testing import CliRunner
 
 from fairdial import __version__
 from fairdial.cli import COMMANDS, main
+from fairdial.cli.export import write_all
+from fairdial.cli.groups import Command, Commands
+from fairdial.cli.words import in_options
+from fairdial.errors import FairdialWarning, warn
 
 HEAVY = ("numpy", "pandas", "sklearn", "scipy", "torch", "pyarrow", "rich", "matplotlib")
 HERE = [name for name, command in COMMANDS.items() if command.extra is None]
@@ -82,7 +86,7 @@ def test_debug_shows_where_an_error_came_from(place: Path) -> None:
         found = CliRunner().invoke(main, given)
         assert found.exit_code == 2
         assert ("Traceback" in found.stderr) == shown
-        assert found.stderr.splitlines()[-1].startswith("Error: `folder` must be a model's folder")
+        assert found.stderr.splitlines()[-1].startswith("Error: MODEL must be a model's folder")
         assert found.stdout == ""
 
 
@@ -112,8 +116,90 @@ def test_the_page_is_written_once(model: Path, tmp_path: Path, shell: Any, answe
     page = tmp_path / "page.html"
     assert answer("export", model, "--html", page)["html"] == str(page)
     assert "<title>model</title>" in page.read_text("utf-8")
-    assert "is there already" in shell("export", model, "--html", page, code=2).stderr
-    shell("export", model, "--html", page, "--overwrite")
+    told = shell("export", model, "--html", page, code=2).stderr
+    assert f"--html: {page} is there already; --overwrite replaces it." in told
+    named = ("--name", "Loans", "--people", "north=northerners", "--label-names", "no", "yes")
+    shell("export", model, "--html", page, "--overwrite", *named)
+    text = page.read_text("utf-8")
+    assert "<title>Loans</title>" in text
+    assert '"people": "northerners"' in text
+    assert '"labels": {"negative": "no", "positive": "yes"}' in text
+
+
+@pytest.mark.skipif(find_spec("fairdial.serve") is None, reason="needs the page")
+def test_names_are_for_the_page_and_for_groups_that_there_are(
+    model: Path, tmp_path: Path, shell: Any
+) -> None:
+    page = tmp_path / "page.html"
+    wrong = shell("export", model, "--html", page, "--people", "west=westerners", code=2).stderr
+    assert "must name groups among north, south, got 'west'" in wrong
+    wrong = shell("export", model, "--onnx", tmp_path / "m.onnx", "--name", "Loans", code=2).stderr
+    assert "must come with --html" in wrong
+    assert not list(tmp_path.iterdir())
+
+
+def test_export_writes_everything_or_nothing(model: Path, tmp_path: Path, shell: Any) -> None:
+    page, graph = tmp_path / "a.html", tmp_path / "b.onnx"
+    found = shell("export", model, "--html", page, "--onnx", graph, code=2)
+    assert (
+        "--onnx is for networks with thresholds only (train --method fairbayes or gfb), got "
+        in (found.stderr)
+    )
+    assert "a model of logistic." in found.stderr
+
+    def fail(path: Path) -> None:
+        raise OSError(path)
+
+    with pytest.raises(OSError, match=r"b\.onnx"):
+        write_all({page: Path.touch, graph: fail})
+    assert not list(tmp_path.iterdir())
+    found = shell("export", model, "--html", tmp_path / "dial.txt", code=2)
+    assert "--html must end in .html or .htm, got 'dial.txt'" in found.stderr
+
+
+# ---- words -------------------------------------------------------------------------------------
+
+
+def test_arguments_of_python_are_called_as_the_command_calls_them() -> None:
+    told = {
+        "train": {
+            "`sensitive_features` must hold two groups": "--sensitive must hold two groups",
+            "`y` must hold two classes": "--label must hold two classes",
+            "raise `epochs` or lower `warm_epochs`": "raise --epochs",
+            "overwrite=True replaces it": "--overwrite replaces it",
+            "at least min_count=30 rows": "at least --min-count 30 rows",
+            "(`calibration=`)": "(--calibration)",
+            "recalibrate='group' repairs it": "training with --recalibrate repairs it",
+        },
+        "predict": {
+            "`sensitive_features` holds groups": "DATA holds groups",
+            "`folder` must be": "MODEL must be",
+            "`key` must have": "--key-file must have",
+            "`manifest.json` must": "`manifest.json` must",
+            "`tolerance`=0.01 can't": "--tolerance=0.01 can't",
+        },
+        "calibrate": {
+            "`path` must hold": "DATA must hold",
+            "`score` must be": "--scores must be",
+            "`group` must hold": "--group must hold",
+        },
+    }
+    for name, pairs in told.items():
+        command = main.get_command(click.Context(main), name)
+        assert {old: in_options(old, command) for old in pairs} == pairs
+
+
+def test_of_several_processes_one_warns(monkeypatch: pytest.MonkeyPatch) -> None:
+    @click.command()
+    def speak() -> None:
+        warn("once", FairdialWarning)
+
+    group = Commands("group", lazy={"speak": Command("nowhere:speak", "")})
+    monkeypatch.setattr(group, "get_command", lambda *_: speak)
+    for size, rank, lines in (("1", "0", 1), ("2", "0", 1), ("2", "1", 0), ("1", "3", 1)):
+        monkeypatch.setenv("WORLD_SIZE", size)
+        monkeypatch.setenv("RANK", rank)
+        assert CliRunner().invoke(group, ["speak"]).stderr.count("Warning: once") == lines
 
 
 # ---- the demonstration -------------------------------------------------------------------------

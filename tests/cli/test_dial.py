@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import shutil
 from pathlib import Path
 from typing import Any
@@ -76,7 +78,7 @@ def test_confidence_is_the_frontiers_or_its_refusal(model: Path, answer: Any, sh
     with pytest.raises(CannotCertifyError) as refusal:
         frontier.at(0.01, confidence=0.95)
     found = shell("dial", model, "--tolerance", 0.01, "--confidence", 0.95, code=1)
-    assert found.stderr == f"Error: {refusal.value}\n"
+    assert found.stderr == f"Error: {refusal.value}\n".replace("`tolerance`", "--tolerance")
 
 
 def test_a_tolerance_that_is_out_of_reach_is_told(model: Path, answer: Any, shell: Any) -> None:
@@ -141,6 +143,12 @@ def test_a_signed_model_stays_signed(place: Path, tmp_path: Path, shell: Any, an
     told = "--key-file must be given"
     assert told in shell("dial", out, "--tolerance", 0.3, "--set", code=2).stderr
     assert told in shell("calibrate", out, place / "new.csv", "--in-place", code=2).stderr
+    new = tmp_path / "new"
+    assert told in shell("calibrate", out, place / "new.csv", "--out", new, code=2).stderr
+    assert not new.exists()
+    for given, words in (((), "not checked: give --key-file"), (("--key-file", key), "checked: ")):
+        assert f"signature       {words}" in shell("info", out, *given).stdout
+        assert answer("info", out, *given)["signature_checked"] is bool(given)
     shell("dial", out, "--tolerance", 0.3, "--set", "--key-file", key)
     shell("calibrate", out, place / "new.csv", "--in-place", "--key-file", key)
     assert fairdial.load(out, key=key).tolerance == 0.3
@@ -157,7 +165,9 @@ def test_info_tells_what_the_model_is(crossed: Path, answer: Any, shell: Any) ->
     told = answer("info", crossed)
     found = fairdial.load(crossed)
     assert told["hash"] == found.model_hash_
-    assert told["method"] == "FairBayes"
+    assert (told["method"], told["estimator"]) == ("boosting", "FairBayes")
+    assert told["training_rows"] + found.frontier_.rows.sum() == 1600
+    assert told["trained"] == found.training_["ended"]
     assert told["criterion"] == "equal_opportunity"
     assert (told["label"], told["negative"], told["positive"]) == ("decision", "deny", "approve")
     assert told["sensitive"] == ["region", "sex"]
@@ -168,6 +178,9 @@ def test_info_tells_what_the_model_is(crossed: Path, answer: Any, shell: Any) ->
     text = shell("info", crossed).stdout
     assert "selected means  decision = 'approve' (the other: 'deny')" in text
     assert "true positive rate" in text
+    assert "method          boosting (FairBayes)" in text
+    assert "signature       none" in text
+    assert "calibration rows), south & M (" in text
 
 
 def test_a_model_without_a_dial_is_told_apart(
@@ -191,4 +204,47 @@ def test_an_altered_or_missing_model_is_refused(model: Path, place: Path, shell:
     card = copy / "MODEL_CARD.md"
     card.write_bytes(card.read_bytes().replace(b"deny", b"fine"))
     assert "`MODEL_CARD.md` must have the SHA-256" in shell("info", copy, code=2).stderr
-    assert "must be a model's folder" in shell("dial", place / "nowhere", code=2).stderr
+    card.write_bytes(card.read_bytes() + b" ")
+    told = shell("info", copy, code=2).stderr
+    assert f"it was altered after it was saved in '{copy}'" in told
+    assert "MODEL must be a model's folder" in shell("dial", place / "nowhere", code=2).stderr
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda m: m.pop("frontier"),
+        lambda m: m.pop("parameters"),
+        lambda m: m["parameters"].pop("tolerance"),
+        lambda m: m["parameters"].update(tolerance=7),
+        lambda m: m["parameters"].update(tolerance="x"),
+        lambda m: m["files"].pop("frontier.safetensors"),
+    ],
+)
+def test_a_manifest_that_tells_of_no_dial_is_refused(
+    change: Any, model: Path, tmp_path: Path, shell: Any
+) -> None:
+    forge(model, tmp_path / "forged", change)
+    for command in ("info", "dial"):
+        told = shell(command, tmp_path / "forged", code=2).stderr
+        assert "`manifest.json` must tell of a model" in told
+
+
+@pytest.mark.parametrize("name", ["classes", "features", "libraries", "label", "method"])
+def test_a_manifest_that_leaves_something_out_is_refused(
+    name: str, model: Path, tmp_path: Path, shell: Any
+) -> None:
+    forge(model, tmp_path / "forged", lambda m: m.pop(name))
+    told = shell("info", tmp_path / "forged", code=2).stderr
+    assert "`manifest.json` must tell of a model" in told
+
+
+def forge(model: Path, folder: Path, change: Any) -> None:
+    """A copy with another manifest, whose hash is right."""
+    shutil.copytree(model, folder)
+    manifest = json.loads((folder / "manifest.json").read_bytes())
+    change(manifest)
+    body = json.dumps(manifest).encode()
+    (folder / "manifest.json").write_bytes(body)
+    told = f"{hashlib.sha256(body).hexdigest()}  manifest.json\n"
+    (folder / "manifest.sha256").write_text(told)

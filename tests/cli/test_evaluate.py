@@ -101,7 +101,58 @@ def test_groups_that_are_not_in_the_rows_are_told(
 ) -> None:
     new[new["sex"] == "F"].to_csv(tmp_path / "half.csv", index=False)
     found = shell("evaluate", crossed, tmp_path / "half.csv")
-    assert "Warning: DATA holds 2 of 4 groups: the gap is that of these" in found.stderr
+    assert "DATA has no rows of 'north & M', 'south & M' that count" in found.stdout
+
+
+@pytest.mark.parametrize("wish", [0.05, 1.0])
+def test_a_gap_that_cannot_be_seen_is_never_said_to_be_within(
+    wish: float, model: Path, tmp_path: Path, new: pd.DataFrame, answer: Any, shell: Any
+) -> None:
+    path = tmp_path / "north.csv"
+    new[new["region"] == "north"].to_csv(path, index=False)
+    told = answer("evaluate", model, path, "--tolerance", wish)
+    assert told["missing_groups"] == ["south"]
+    assert told["gap"] is None
+    assert told["within_tolerance"] is None
+    assert told["verdict"] == "undecided"
+    rate = told["groups"][0]["selection_rate"]
+    assert told["gap_interval"][0] == 0.0
+    assert told["gap_interval"][1] > max(rate, 1 - rate)  # whatever the other group's rate is
+    text = shell("evaluate", model, path, "--tolerance", wish).stdout
+    assert "gap is not known" in text
+    assert "DATA has no rows of 'south' that count" in text
+    assert "population" not in text
+
+
+def test_groups_that_are_there_can_show_that_the_gap_is_too_large(
+    crossed: Path, tmp_path: Path, new: pd.DataFrame, answer: Any, shell: Any
+) -> None:
+    path = tmp_path / "three.csv"
+    rows = new[(new["region"] == "north") | (new["sex"] == "F")]
+    rows = rows.assign(income=(rows["region"] == "north") * 8.0 - 4.0)
+    rows.to_csv(path, index=False)
+    told = answer("evaluate", crossed, path)
+    assert told["missing_groups"] == ["south & M"]
+    assert (told["verdict"], told["within_tolerance"]) == ("above", False)
+    assert "show that it is above it in the population" in shell("evaluate", crossed, path).stdout
+
+
+def test_a_group_without_rows_that_count_is_missing(
+    crossed: Path, tmp_path: Path, new: pd.DataFrame, answer: Any
+) -> None:
+    path = tmp_path / "denied.csv"
+    gone = (new["region"] == "south") & (new["sex"] == "F") & (new["decision"] == "approve")
+    new[~gone].to_csv(path, index=False)
+    told = answer("evaluate", crossed, path, "--tolerance", 1)
+    assert told["missing_groups"] == ["south & F"]
+    assert told["verdict"] == "undecided"
+
+
+def test_a_certified_position_is_said_to_be_one(model: Path, place: Path, shell: Any) -> None:
+    given = ("evaluate", model, place / "new.csv", "--tolerance", 0.25)
+    told = "The position is that of tolerance 0.25 with confidence 0.9."
+    assert told in shell(*given, "--confidence", 0.9).stdout
+    assert "The position is" not in shell(*given).stdout
 
 
 def test_values_that_are_no_labels_are_named(
@@ -110,6 +161,6 @@ def test_values_that_are_no_labels_are_named(
     path = tmp_path / "other.csv"
     new.assign(decision=new["decision"].where(new.index != 3, "perhaps")).to_csv(path, index=False)
     found = shell("evaluate", model, path, code=2)
-    assert "'decision' must hold 'deny' and 'approve', as in training, got 'perhaps' in row 3" in (
+    assert "'decision' must hold 'deny' and 'approve', as in training, got 'perhaps' in row 4" in (
         found.stderr
     )

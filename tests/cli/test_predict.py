@@ -32,10 +32,11 @@ def test_decisions_and_margins_are_the_estimators(
     table = read_rows(found, data)
     X = inputs(found, table)
     decisions = written(out)
-    assert decisions.columns.tolist() == ["number", "decision", "margin"]
+    assert decisions.columns.tolist() == ["number", "decision", "margin", "logit"]
     assert decisions["number"].tolist() == table["number"].tolist()
     assert decisions["decision"].tolist() == found.predict(X, tolerance=0.05).tolist()
     assert np.array_equal(decisions["margin"], found.decision_function(X, tolerance=0.05))
+    assert np.array_equal(decisions["logit"], found.logits(X))
     assert told == {
         "out": str(out),
         "rows": 700,
@@ -62,7 +63,7 @@ def test_confidence_and_intersections(
 def test_stdout_holds_the_table_alone(model: Path, place: Path, shell: Any) -> None:
     found = shell("predict", model, place / "new.csv", "--out", "-", "--id", "number")
     table = pd.read_csv(io.StringIO(found.stdout))
-    assert table.shape == (700, 3)
+    assert table.shape == (700, 4)
     assert "700 decisions at tolerance 0.1" in found.stderr
     assert shell("predict", model, place / "new.csv", "--out", "-", "--quiet").stderr == ""
     both = shell("predict", model, place / "new.csv", "--out", "-", "--json", code=2)
@@ -113,13 +114,13 @@ def test_unknown_categories_and_missing_numbers_are_taken(
 @pytest.mark.parametrize(
     ("change", "told"),
     [
-        (lambda t: t.rename(columns={"income": "incme"}), "got 'income'. Did you mean 'incme'?"),
-        (lambda t: t.drop(columns="region"), "DATA must be among the columns"),
+        (lambda t: t.rename(columns={"income": "incme"}), "Is it 'incme' there?"),
+        (lambda t: t.drop(columns="region"), "DATA must have the column 'region'; it has 'num"),
         (lambda t: t.assign(region="east"), "groups that were not among the calibration rows"),
-        (lambda t: t.assign(region=None), "must name a group for every row, got 700 missing"),
+        (lambda t: t.assign(region=None), "of every row in 'region', got 700 rows without"),
         (
             lambda t: t.assign(income=t["income"].astype(object).where(t.index != 5, "much")),
-            "'income' must hold numbers, as it did in training, got 'much' in row 5.",
+            "'income' must hold numbers, as it did in training, got 'much' in row 6 (the first",
         ),
         (lambda t: t.iloc[:0], "must hold at least one row"),
     ],
@@ -169,9 +170,11 @@ def test_an_id_must_not_hide_what_is_written(model: Path, place: Path, shell: An
 @pytest.mark.parametrize(
     ("name", "content", "told"),
     [
-        ("a.csv", b"", "No columns to parse from file"),
-        ("a.csv", b"a,b\n1,2\n3,4,5\n", "can't be read"),
-        ("a.csv", b"\xff\xfe\x00", "can't be read"),
+        ("a.csv", b"", "can't be read: it is empty"),
+        ("a.csv", b"a,b\n1,2\n3,4,5\n", "line 3 has 3 values, and those before have 2."),
+        ("a.csv", b"\xff\xfe\x00", "isn't text in UTF-8. Is it a CSV file?"),
+        ("a.csv", b"a;b;c\n1;2;3\n", "got one column 'a;b;c': is the separator ';'?"),
+        ("a.csv", b"a,b,a\n1,2,3\n", "must name each column once, got 'a' twice"),
         ("a.parquet", b"PAR1 not really", "can't be read"),
         ("a.txt", b"a,b\n1,2\n", "DATA must end in"),
     ],
@@ -188,6 +191,6 @@ def test_files_that_are_no_tables(
 def test_a_reader_that_has_had_enough_is_no_error(model: Path, place: Path) -> None:
     command = f"{sys.executable} -m fairdial predict {model} {place / 'new.csv'} --out - | head -1"
     done = subprocess.run(command, shell=True, capture_output=True, text=True)
-    assert done.stdout == "decision,margin\n"
+    assert done.stdout == "decision,margin,logit\n"
     assert "Traceback" not in done.stderr
     assert "Error" not in done.stderr

@@ -15,8 +15,10 @@ import pandas as pd
 import pytest
 
 import fairdial
-from fairdial import FairBayes
+from fairdial import FairBayes, SmallGroupError
 from fairdial.cli.learners import METHODS, NETWORKS
+from fairdial.cli.rows import TrainingRows, check_held_out
+from fairdial.cli.tables import looks_like_dates
 from fairdial.methods.learners import boosting, logistic
 
 COMMON = ("--label", "decision", "--positive", "approve", "--drop", "number,half")
@@ -242,8 +244,14 @@ def test_a_text_column_may_have_more_values_than_boosting_has_bins(
     ("column", "values", "told"),
     [
         ("region", lambda n: range(n), "must tell at most 100 groups, got 1,600"),
-        ("income", lambda n: [0.5] * (n - 1) + [np.inf], "infinite one in row 1599"),
+        ("income", lambda n: [0.5] * (n - 1) + [np.inf], "infinite one in row 1,600"),
         ("income", lambda n: pd.date_range("2020-01-01", periods=n), "turn them into numbers"),
+        ("region", lambda n: ["here"] * n, "must tell two groups or more, got one: 'here'"),
+        (
+            "region",
+            lambda n: ["a", "b"] * (n // 2 - 1) + ["a", "c"],
+            "got fewer in 'c' (0 of its 1 rows). Merge small groups",
+        ),
     ],
 )
 def test_columns_that_cannot_be_what_they_are_to_be(
@@ -279,8 +287,11 @@ def test_columns_that_cannot_be_what_they_are_to_be(
         (["--method", "forest"], "'forest' is not one of"),
         (["--criterion", "equal"], "'equal' is not one of"),
         (["--tolerance", "1.3"], "1.3 is not in the range 0<=x<=1"),
-        (["--tolerance", "nan"], "`tolerance` must lie in [0, 1], got nan"),
-        (["--min-count", "900"], "at least min_count=900 calibration rows"),
+        (["--tolerance", "nan"], "nan is not in the range 0<=x<=1"),
+        (["--tolerance", "abc"], "'abc' is not a valid number"),
+        (["--min-count", "900"], "at least 900 held-out rows that count for demographic_parity"),
+        (["--positive", "Deny"], "got 'Deny'. Did you mean 'deny'?"),
+        (["--out", "/proc/m"], "--out must lie in a folder that can be written to, got /proc/m"),
         (["--drop", "region"], "must name different columns, got 'region' twice"),
     ],
 )  # fmt: skip
@@ -311,6 +322,79 @@ def test_a_model_is_replaced_only_if_that_is_wished(place: Path, shell: Any) -> 
     (out / "diary.txt").write_text("mine")
     assert "'diary.txt'" in shell(*given, "--overwrite", code=2).stderr
     assert (out / "diary.txt").exists()
+
+
+def test_names_that_are_far_from_all_others_are_not_guessed(place: Path, shell: Any) -> None:
+    found = shell("train", place / "old.csv", "--label", "decision", "--sensitive", "region",
+                  "--drop", "nope", "--out", place / "never", code=2)  # fmt: skip
+    assert "got 'nope'." in found.stderr
+    assert "Did you mean" not in found.stderr
+
+
+def test_dates_that_are_texts_are_told(old: pd.DataFrame, tmp_path: Path, shell: Any) -> None:
+    days = pd.date_range("2020-01-01", periods=len(old)).strftime("%d.%m.%Y")
+    path = write(tmp_path, old[["income", "job", "region", "decision"]].assign(opened=days))
+    found = shell("train", path, "--label", "decision", "--positive", "approve", "--sensitive",
+                  "region", "--method", "logistic", "--out", tmp_path / "m")  # fmt: skip
+    assert "Warning: 'opened' looks like dates" in found.stderr
+    assert "'job' looks like dates" not in found.stderr
+
+
+@pytest.mark.parametrize(
+    ("value", "is_date"),
+    [
+        ("2020-01-31", True),
+        ("2020-01-31T10:00:00Z", True),
+        ("31/1/20", True),
+        ("1.2.2020 8:00", True),
+        ("2020-01.31", False),
+        ("10-20", False),
+        ("12.5", False),
+        ("office", False),
+    ],
+)
+def test_what_looks_like_a_date(value: str, is_date: bool) -> None:
+    assert looks_like_dates(pd.Series([value, None], dtype=object)) is is_date
+
+
+def test_the_held_out_rows_are_counted_beforehand_as_they_will_be(old: pd.DataFrame) -> None:
+    X, y = rows(old, "region", "sex"), old["decision"]
+    for kind in ("demographic_parity", "equal_opportunity", "predictive_equality"):
+        model = FairBayes(
+            logistic(),
+            criterion=kind,
+            pos_label="approve",
+            sensitive_column=["region", "sex"],
+            calibration=0.25,
+            min_count=1,
+            random_state=0,
+        )
+        least = int(model.fit(X, y).frontier_.counted.min())
+        given = TrainingRows(X, y, "approve", ["region", "sex"])
+        check_held_out(given, kind, 0.25, least)
+        with pytest.raises(SmallGroupError, match=f"at least {least + 1} held-out rows"):
+            check_held_out(given, kind, 0.25, least + 1)
+
+
+@pytest.mark.parametrize(("shift", "who"), [(50.0, "nobody"), (-50.0, "everybody")])
+def test_a_model_that_decides_alike_for_all_is_told(
+    shift: float, who: str, model: Path, place: Path, tmp_path: Path, shell: Any
+) -> None:
+    found = fairdial.load(model)
+    found.estimator_[-1].intercept_ += shift  # towards "deny", the second in the alphabet
+    found.save(tmp_path / "m")
+    told = shell("calibrate", tmp_path / "m", place / "new.csv", "--in-place").stderr
+    assert f"Warning: the model selects {who}, at every tolerance" in told
+    card = (tmp_path / "m" / "MODEL_CARD.md").read_text("utf-8")
+    assert f"It selects {'none' if shift > 0 else 'all'} of these rows at every tolerance" in card
+    assert " 1 state in all" in card
+
+
+def test_the_resting_tolerance_has_a_line_of_its_own(place: Path, shell: Any) -> None:
+    found = shell("train", place / "old.csv", *COMMON, "--sensitive", "region", "--method",
+                  "logistic", "--tolerance", 0.9, "--out", place / "wide")  # fmt: skip
+    assert [line for line in found.stdout.splitlines() if line.startswith(" 0.9 <-")]
+    assert "1,600 rows, 25% of them held out to find the dial" in found.stderr
 
 
 def test_every_method_is_documented_by_the_help(shell: Any) -> None:

@@ -28,8 +28,13 @@ def write_files(folder: Path, files: dict[str, bytes]) -> Path:
     return folder
 
 
-def write_zip(path: Path, files: dict[str, bytes], order: Iterable[str] | None = None) -> Path:
-    with zipfile.ZipFile(path, "w") as archive:
+def write_zip(
+    path: Path,
+    files: dict[str, bytes],
+    order: Iterable[str] | None = None,
+    packed: int = zipfile.ZIP_STORED,
+) -> Path:
+    with zipfile.ZipFile(path, "w", packed) as archive:
         for name in order or files:
             archive.writestr(name, files[name])
     return path

@@ -112,7 +112,7 @@ class TestLayouts:
         (drive / "Anno" / "list_attr_celeba.txt").write_text(as_text())
         zip_of(drive / "Img" / "img_align_celeba.zip", inside | {"other/1.jpg": b""})
         (mirror / "list_attr_celeba.csv").write_text(as_csv())
-        folder_of(mirror / "img_align_celeba" / "img_align_celeba", files | {"999.jpg": b""})
+        folder_of(mirror / "img_align_celeba" / "img_align_celeba", files)
         for place in (zipped, str(drive), mirror):
             data = load_celeba(place, size=8, cache=cache)
             assert data.X.key == plain.X.key
@@ -135,7 +135,15 @@ class TestLayouts:
         np.testing.assert_array_equal(data.X, rest.X)
         np.testing.assert_array_equal(data.y, rest.y)
         np.testing.assert_array_equal(data.groups, rest.groups)
-        assert "2 pictures that are not there left out" in data.preparation
+        assert "2 pictures that are not there and 0 without attributes" in data.preparation
+
+    def test_pictures_that_the_list_does_not_name_are_counted_too(self, root, cache):
+        (root / "list_attr_celeba.txt").write_text(as_text(NAMES[2:], MARKS[2:]))
+        message = "2 of 12 pictures are not named by list_attr_celeba .*: 000001.jpg, 000002.jpg$"
+        with pytest.warns(FairdialWarning, match=message):
+            data = load_celeba(root, size=8, cache=cache)
+        assert data.y.tolist() == (MARKS[2:, ATTRIBUTES.index("Attractive")] == 1).tolist()
+        assert "0 pictures that are not there and 2 without attributes" in data.preparation
 
     def test_unreadable_pictures_are_left_out_with_their_labels(self, root, cache):
         whole = load_celeba(root, size=8, cache=cache)

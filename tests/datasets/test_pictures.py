@@ -19,7 +19,7 @@ from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import _num_samples
 
 from fairdial import FairBayes
-from fairdial.datasets import Dataset, Pictures
+from fairdial.datasets import Dataset, Pictures, pictures
 from fairdial.errors import InvalidInputError
 from fairdial.methods.rows import take_rows
 
@@ -167,13 +167,31 @@ class TestKeys:
     def test_a_key_that_is_known_is_believed(self):
         assert Pictures(noise(), key="abc")[1:].key == "abc"
 
-    def test_it_is_computed_once_for_all_parts(self):
+    @pytest.mark.parametrize("view", [False, True])
+    def test_it_follows_pixels_that_are_changed_in_place(self, view):
         pixels = noise()
-        whole = Pictures(pixels)
+        whole = Pictures(pixels[:] if view else pixels)
         part = whole[:2]
-        before = part.key
+        before = part.key, part.places_key()
         pixels[:] = 0
-        assert whole.key == before
+        assert part.key == whole.key == Pictures(np.zeros_like(pixels)).key != before[0]
+        assert part.places_key() != before[1]
+
+    @pytest.mark.parametrize("kind", ["read-only", "mapped", "sent"])
+    def test_it_is_computed_once_for_all_parts_where_nobody_can_change_it(
+        self, kind, mapped, monkeypatch
+    ):
+        pixels = noise()
+        pixels.flags.writeable = False
+        makers = {
+            "read-only": lambda: Pictures(pixels[1:]),
+            "mapped": lambda: mapped,
+            "sent": lambda: pickle.loads(pickle.dumps(Pictures(noise()))),
+        }
+        whole = makers[kind]()
+        before = whole[:2].key
+        monkeypatch.setattr(pictures, "pixels_key", None)
+        assert whole.key == whole[1:].key == before
 
     def test_places_in_their_order_make_another_key(self, mapped):
         keys = {mapped[i].places_key() for i in ([0, 1], [1, 0], [0], [0, 1, 1], slice(None))}

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import re
 import warnings
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
 from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 from torch import nn
 
 import fairdial
@@ -105,6 +108,26 @@ def test_what_is_promised_is_what_the_frontier_certifies(name: str) -> None:
         assert line[1:] == promise(frontier, wish)
 
 
+def test_the_training_is_told() -> None:
+    model = fitted(FairBayes(make_pipeline(StandardScaler(), LOGISTIC)))
+    before = datetime.now(UTC).replace(microsecond=0, tzinfo=None)
+    fitted(model)
+    ended = datetime.fromisoformat(model.training_["ended"])
+    assert timedelta(0) <= ended - before < timedelta(minutes=5)
+    assert model.training_["rows"] + model.frontier_.rows.sum() == 2500
+    card = model_card(model)
+    told = f"Its scorer was trained on {model.training_['rows']:,} rows; training ended {ended}"
+    assert f"{told} (UTC)." in card
+    assert "by a pipeline of `StandardScaler`, `LogisticRegression`, and" in card
+    model.training_["asked"] = "logistic"
+    assert "Its scorer (`--method logistic`) was trained" in model_card(model)
+
+
+def test_training_elsewhere_is_not_told() -> None:
+    known = LogisticRegression().fit(DATA.X, DATA.y)
+    assert "Its scorer was trained elsewhere" in model_card(fitted(FairBayes(known, prefit=True)))
+
+
 def test_the_rows_are_counted_by_group() -> None:
     model = fitted(FairBayes(LOGISTIC, criterion="equal_opportunity"))
     head, *lines = table(model_card(model), "Calibration rows")
@@ -160,7 +183,11 @@ def test_a_sensitive_column_is_named_and_not_asked_for() -> None:
         warnings.simplefilter("ignore", FairdialWarning)
         card = model_card(model.fit(frame, DATA.y))
     assert "read from the column `'group'`" in card
-    assert "model.predict(X, tolerance=0.05)" in card
+    more = frame.assign(other=1.0)[["other", "group", "x"]]
+    code = card.split("Then `")[1].split("`")[0].replace("; model", "; found = model")
+    names: dict[str, Any] = {"model": model, "X": more}
+    exec(code, names)
+    assert names["found"].tolist() == model.predict(frame, tolerance=0.05).tolist()
     assert "Features: `'x'`." in card
 
 

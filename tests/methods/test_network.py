@@ -429,6 +429,37 @@ def test_several_estimators_are_trained_as_each_alone_and_their_logits_averaged(
     assert isinstance(both.estimator_[0], LogisticRegression)
 
 
+@pytest.mark.parametrize("seen", ["trunk", "head", "none"])
+def test_a_network_sees_the_group_where_it_may(seen: str) -> None:
+    settings = {"shared": True, "group_input": seen, "members": 2, "encoder": None}
+    model = fitted(plain(**settings))
+    one, other = (model.scorer_.logits(DATA.X, np.full(len(DATA), a)) for a in (0, 1))
+    assert np.array_equal(one, other) == (seen == "none")
+    features = [
+        model.net_.features_of(torch.tensor([[0.3]]), a).detach()[..., : model.net_.groups]
+        for a in (0, 1)
+    ]
+    assert torch.equal(*features) == (seen != "trunk")
+    again = fitted(GFB(network=quick(**settings), random_state=0, min_count=5))
+    assert again.net_.trunk.marks == (0 if seen == "trunk" else 2)
+
+
+def test_only_a_shared_network_has_a_place_for_the_group() -> None:
+    with pytest.raises(InvalidInputError, match="`group_input` must be 'trunk'"):
+        fitted(plain(shared=False, group_input="none"))
+
+
+def test_validation_rows_can_be_named() -> None:
+    mask = np.zeros(len(DATA), bool)
+    mask[::7] = True
+    model = fitted(FairBayes(quick(validation=mask), calibration=None, random_state=0))
+    assert np.array_equal(model.validation_rows_, np.flatnonzero(mask))
+    part = fitted(FairBayes(quick(validation=mask), random_state=0, min_count=5))
+    assert set(part.validation_rows_.tolist()) < set(np.flatnonzero(mask).tolist())
+    with pytest.raises(InvalidInputError, match="`validation` must be a share, or true or false"):
+        fitted(FairBayes(quick(validation=mask[:5]), random_state=0))
+
+
 def test_the_rows_that_early_stopping_looks_at_are_told() -> None:
     model = fitted(FairBayes(quick(validation=0.25), calibration=None, random_state=0))
     held = model.validation_rows_

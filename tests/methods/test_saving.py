@@ -142,6 +142,8 @@ CASES: dict[str, tuple[Any, Any, dict[str, Any]]] = {
     "tensors": (GFB(network=quick()), torch.tensor(NUMBERS), {}),
     "scaler": (GFB(network=quick(encoder=StandardScaler())), NUMBERS, {}),
     "encoder": (GFB(network=quick(encoder=TableEncoder(n_bins=4))), MIXED, {}),
+    "blind": (FairBayes(quick(group_input="none")), MIXED, {}),
+    "blind trunk": (GFB(network=quick(group_input="head")), MIXED, {}),
     "linear head": (GFB(network=quick(head=0, members=1)), MIXED, {}),
     "EPO": (EPO(3, network=quick()), MIXED, {}),
     "EPO by group": (EPO(2, network=quick(shared=False), criterion="equal_opportunity"), MIXED, {}),
@@ -338,6 +340,20 @@ def test_a_dial_without_labels_and_a_thinned_one_come_back(tmp_path) -> None:
     assert len(fairdial.load(tmp_path / "thin").frontier_) <= 10
 
 
+@pytest.mark.parametrize("name", ["logistic", "network", "prefit", "folds"])
+def test_what_is_known_of_the_training_comes_back(name: str, tmp_path: Path) -> None:
+    model = fitted(name)
+    held = 0 if name == "folds" else model.frontier_.rows.sum()
+    model.save(tmp_path / "model")
+    again = fairdial.load(tmp_path / "model")
+    told = None if name == "prefit" else model.training_
+    assert getattr(again, "training_", None) == told
+    if told is not None:
+        assert told["rows"] + held == SIZE
+    calibrated = quietly(again.calibrate, *parts(name)[:2], sensitive_features=GROUPS)
+    assert getattr(calibrated, "training_", None) == told
+
+
 def test_settings_that_were_changed_after_the_fit_do_not_matter(tmp_path) -> None:
     model = FairBayes(LOGISTIC, per_group=True, random_state=0)
     quietly(model.fit, NUMBERS, Y, sensitive_features=GROUPS)
@@ -417,6 +433,15 @@ def test_a_model_from_a_device_that_is_not_here_is_loaded_to_the_cpu(tmp_path) -
 
 
 # ---- what can't be saved, what is left out -----------------------------------------------------
+
+
+def test_which_rows_stopped_the_training_is_not_kept(tmp_path) -> None:
+    model = FairBayes(quick(validation=np.arange(SIZE) % 9 == 0), random_state=0)
+    quietly(model.fit, MIXED, Y, sensitive_features=GROUPS)
+    model.save(tmp_path / "model")
+    again = fairdial.load(tmp_path / "model")
+    assert again.estimator.validation == Network().validation
+    assert again.thresholds(0.05) == model.thresholds(0.05)
 
 
 def test_callbacks_and_checkpoints_are_left_out(tmp_path) -> None:

@@ -26,6 +26,7 @@ import torch.distributed as dist
 from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
 from fairdial import (
     EPO,
@@ -40,6 +41,7 @@ from fairdial import (
     Network,
 )
 from fairdial.criteria import SELECTION, TRUE_POSITIVE
+from fairdial.datasets import Pictures as Table
 from fairdial.errors import InterruptedWarning
 from fairdial.nn.distributed import _timeout, joined, process_group, processes
 from fairdial.nn.masoba import Objective
@@ -91,6 +93,23 @@ class Pictures(nn.Module):
         return torch.tanh(self.frozen(self.body(x.view(len(x), 2, 6, 6))))
 
 
+class Checkpointed(Pictures):
+    """Layers whose forward runs again in the backward, and torch's own function."""
+
+    def __init__(self, reentrant: bool) -> None:
+        super().__init__()
+        self.reentrant = reentrant
+
+    def forward(self, x: Tensor) -> Tensor:
+        first = self.body[:3](x.view(len(x), 2, 6, 6))
+        if torch.is_grad_enabled():  # else there is no backward, and torch says so
+            x = checkpoint(self.body[3:], first, use_reentrant=self.reentrant)
+        else:
+            x = self.body[3:](first)
+        x = torch.batch_norm(x, None, None, None, None, True, 0.1, 1e-5, False)
+        return torch.tanh(self.frozen(x))
+
+
 class OwnHead(nn.Module):
     """A head that the library doesn't know."""
 
@@ -103,6 +122,11 @@ class OwnHead(nn.Module):
 
 
 WIDTH = 72
+TRUNKS: dict[str, Callable[[], nn.Module]] = {
+    "pictures": Pictures,
+    "reentrant": partial(Checkpointed, True),
+    "recomputed": partial(Checkpointed, False),
+}
 
 
 def make_net(kind: str, *, hidden: int = 4) -> DialNet:
@@ -111,9 +135,9 @@ def make_net(kind: str, *, hidden: int = 4) -> DialNet:
     if kind == "shared":
         trunk = MLPTrunk(2, (WIDTH + 2, 6, 5), draw(), norm=True)
         return DialNet(trunk, Head(2, 5, hidden, draw(1)), members=2, groups=2, shared=True)
-    if kind == "pictures":
+    if kind in TRUNKS:
         head = Head(2, 12, hidden, draw(1))
-        return DialNet(ModuleStack.of(Pictures, 2), head, members=1, groups=2)
+        return DialNet(ModuleStack.of(TRUNKS[kind], 2), head, members=1, groups=2)
     head_ = OwnHead() if kind == "own head" else Head(4, 5, hidden, draw(1))
     return DialNet(MLPTrunk(4, (WIDTH, 6, 5), draw()), head_, members=2, groups=2)
 
@@ -177,6 +201,9 @@ CASES: dict[str, tuple[Callable[..., Step], str, int]] = {
     "solve, shared": (partial(bilevel, aux="solve"), "shared", 4),
     "solve, linear head": (partial(bilevel, aux="solve"), "separate", 0),
     "solve, pictures": (partial(bilevel, aux="solve"), "pictures", 4),
+    "plain, reentrant": (plain, "reentrant", 4),
+    "step, reentrant": (bilevel, "reentrant", 4),
+    "yoto, recomputed": (yoto, "recomputed", 4),
     "epo, separate": (epo, "separate", 4),
     "epo, pictures": (epo, "pictures", 4),
     "fairbinn, shared": (fairbinn, "shared", 4),
@@ -203,7 +230,7 @@ def take_steps(case: str, world: World) -> dict[str, Any]:
     step.world = world
     told, logits = [], []
     net.train()
-    for _ in range(STEPS // 2 if kind == "pictures" else STEPS):  # of many messages each
+    for _ in range(STEPS // 2 if kind in TRUNKS else STEPS):  # of many messages each
         x, y = batches.next()
         logits.append(step(x, y))
         told.append(step.diagnose(x, y))
@@ -382,9 +409,12 @@ class Child:
         if rank:
             y[7], groups[7] = not y[7], not groups[7]
         fewer = slice(0, 500 - rank)
+        pixels = np.random.default_rng(0).integers(0, 256, (500, 3, 2, 2), dtype=np.uint8)
+        pixels[5] += np.uint8(rank)  # one picture of many
         wide = np.column_stack((ROWS, *[ROWS[:, 0]] * rank))
         return {
             "`X`": failing(gfb(), X=X),
+            "`X` or the parameters": failing(gfb(trunk=nn.Flatten(), members=1), X=Table(pixels)),
             "`y`": failing(gfb(), y=y),
             "`sensitive_features`": failing(gfb(), groups=groups),
             "number of rows": failing(gfb(), X=ROWS[fewer], y=LABELS[fewer], groups=GROUPS[fewer]),
@@ -577,6 +607,7 @@ def test_a_trunk_that_each_process_draws_for_itself_is_the_main_ones(run: Run) -
 
 DIFFERENT = ("`X`", "`y`", "`sensitive_features`", "number of rows", "shape of the network")
 DIFFERENT += (
+    "`X` or the parameters",
     "`random_state`",
     "the parameters",
     "whole number",
@@ -694,6 +725,24 @@ def test_a_process_that_was_started_alone_needs_no_group() -> None:
         assert not dist.is_initialized()
     with joined() as world:
         assert world is ALONE
+
+
+@pytest.mark.parametrize("told", ["", " ", "1"])
+def test_an_environment_without_a_number_of_processes_is_one_alone(
+    told: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("WORLD_SIZE", told)
+    with process_group() as started:
+        assert started == (0, 1)
+
+
+@pytest.mark.parametrize("told", ["two", "0", "-1", "1.5"])
+def test_a_number_of_processes_that_is_none_is_refused(
+    told: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("WORLD_SIZE", told)
+    with pytest.raises(InvalidInputError, match=f"`WORLD_SIZE`.*got '{told}'"), process_group():
+        pass
 
 
 def test_half_of_torchruns_environment_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import time
+
 import numpy as np
 import pytest
 
@@ -13,7 +16,7 @@ from sklearn.pipeline import make_pipeline  # noqa: E402
 
 from fairdial import FairBayes, Network  # noqa: E402
 from fairdial.datasets import Pictures  # noqa: E402
-from fairdial.errors import InvalidInputError  # noqa: E402
+from fairdial.errors import FairdialWarning, InvalidInputError  # noqa: E402
 from fairdial.nn import features as module  # noqa: E402
 from fairdial.nn.features import ResNetEncoder, adapt_statistics, run_net  # noqa: E402
 from fairdial.nn.resnet import ResNet18  # noqa: E402
@@ -104,6 +107,12 @@ def test_as_many_pictures_as_named_are_looked_at():
     assert few.key_ != encoder().fit(PICTURES).key_
 
 
+@pytest.fixture
+def keep_all(monkeypatch):
+    monkeypatch.setattr(module, "LEAST_KEPT", 1)
+
+
+@pytest.mark.usefixtures("keep_all")
 def test_features_are_computed_once_and_then_read(tmp_path, monkeypatch):
     first = encoder(cache=tmp_path).fit(PICTURES)
     found = first.transform(PICTURES[:10])
@@ -123,6 +132,56 @@ def test_features_are_computed_once_and_then_read(tmp_path, monkeypatch):
         encoder(cache=tmp_path, stages=(4,)).fit(PICTURES)
 
 
+def test_few_pictures_leave_nothing_and_many_one_file_as_others_are(tmp_path, monkeypatch):
+    fitted = encoder(cache=tmp_path).fit(PICTURES)
+    (adapted,) = (tmp_path / "resnet").iterdir()
+    monkeypatch.setattr(module, "LEAST_KEPT", 10)
+    for place in range(9):
+        fitted.transform(PICTURES[: place + 1])
+    assert list((tmp_path / "resnet").iterdir()) == [adapted]
+    old, new = adapted.with_name("killed.part"), adapted.with_name("writing.part")
+    for part in (old, new):
+        part.touch()
+    os.utime(old, (time.time() - 4000,) * 2)
+    fitted.transform(PICTURES[:10])
+    (tmp_path / "usual").touch()
+    found = set((tmp_path / "resnet").iterdir()) - {adapted, new}
+    assert [path.suffix for path in found] == [".npy"]
+    assert {path.stat().st_mode for path in (adapted, *found)} == {
+        (tmp_path / "usual").stat().st_mode
+    }
+
+
+def test_a_full_disk_costs_a_warning_not_the_features(tmp_path, monkeypatch):
+    expected = encoder().fit(PICTURES).transform(PICTURES)
+
+    def full(_: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.warns(FairdialWarning, match=r"could not be kept in `cache`.*No space left"):
+        fitted = encoder(cache=tmp_path).fit(PICTURES)
+    assert np.array_equal(fitted.transform(PICTURES), expected)
+    assert not list((tmp_path / "resnet").iterdir())
+
+
+@pytest.mark.parametrize("cache", [True, 3, "/dev/null/x"])
+def test_a_cache_that_is_no_folder_is_refused(cache):
+    with pytest.raises(InvalidInputError, match="`cache` must be"):
+        encoder(cache=cache).fit(PICTURES)
+
+
+@pytest.mark.usefixtures("keep_all")
+def test_pixels_that_are_changed_have_features_of_their_own(tmp_path):
+    pixels = PIXELS.copy()
+    pictures = Pictures(pixels)
+    fitted = encoder(cache=tmp_path).fit(pictures)
+    before = np.array(fitted.transform(pictures))
+    pixels[:] = 255 - pixels
+    assert not np.array_equal(fitted.transform(pictures), before)
+
+
+@pytest.mark.usefixtures("keep_all")
 def test_a_kept_file_that_is_not_whole_is_made_again(tmp_path):
     first = encoder(cache=tmp_path).fit(PICTURES)
     found = np.array(first.transform(PICTURES))

@@ -145,7 +145,18 @@ def test_the_weights_of_another_net_are_refused(weights, how):
         ResNet18(broken(weights, how))
 
 
+@pytest.mark.parametrize("bad", [torch.nan, torch.inf])
+def test_weights_that_are_not_finite_are_refused(weights, bad):
+    spoilt = weights["layer2.0.bn1.running_var"].clone()
+    spoilt[3] = bad
+    with pytest.raises(InvalidInputError, match=r"finite.*layer2.0.bn1.running_var"):
+        ResNet18(weights | {"layer2.0.bn1.running_var": spoilt})
+
+
 def test_a_file_that_is_missing_or_none_is_refused(tmp_path):
+    for nothing in ("", 3, False):
+        with pytest.raises(InvalidInputError, match=r"`weights` must be (a|the path of a) local"):
+            ResNet18(nothing)
     with pytest.raises(InvalidInputError, match="isn't there"):
         ResNet18(tmp_path / "none.pth")
     for name in ("bad.pth", "bad.safetensors"):

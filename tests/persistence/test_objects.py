@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import functools
 import io
 import json
 import os
@@ -15,13 +16,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.ensemble import (
+    ExtraTreesClassifier,
     GradientBoostingClassifier,
     HistGradientBoostingClassifier,
+    IsolationForest,
     RandomForestClassifier,
+    RandomTreesEmbedding,
 )
 from sklearn.linear_model import LogisticRegression
 from sklearn.neighbors import KNeighborsClassifier
-from sklearn.tree import DecisionTreeClassifier
+from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor, ExtraTreeRegressor
+from sklearn.utils.validation import check_array
 
 from fairdial import InvalidInputError, ModelFileError
 from fairdial.persistence.objects import read_objects, write_objects
@@ -204,3 +209,88 @@ def test_a_boosted_tree_without_nodes_is_refused() -> None:
     model = boosting()
     model._predictors[0][0].nodes = model._predictors[0][0].nodes[:0]
     refused({"fitted": model}, "a tree without nodes")
+
+
+WIDE = np.zeros((20, 50))
+WIDE[:, 49] = np.arange(20)
+
+
+@pytest.mark.parametrize(
+    "forest",
+    [
+        RandomForestClassifier(3).fit(X, Y),
+        ExtraTreesClassifier(3).fit(X, Y),
+        RandomTreesEmbedding(3).fit(X),
+        IsolationForest(n_estimators=3, max_features=2).fit(X),
+        GradientBoostingClassifier(n_estimators=3).fit(X, Y),
+    ],
+    ids=lambda estimator: type(estimator).__name__,
+)
+def test_every_tree_of_an_ensemble_is_for_the_ensembles_features(forest: Any) -> None:
+    body, types = write_objects({"fitted": forest}, "file")
+    read_objects(body, "file", types)
+    forged = copy.deepcopy(forest)
+    trees = forged.estimators_
+    kind = {RandomTreesEmbedding: ExtraTreeRegressor, IsolationForest: ExtraTreeRegressor}
+    wide = DecisionTreeClassifier().fit(WIDE, np.arange(20) % 2)
+    if type(forest) in kind:
+        wide = kind[type(forest)]().fit(WIDE, np.arange(20.0))
+    if isinstance(trees, np.ndarray):
+        wide = DecisionTreeRegressor().fit(WIDE, np.arange(20.0))
+        trees[1, 0] = wide
+    else:
+        trees[1] = wide
+    refused({"fitted": forged}, "a tree for another number of features")
+    if isinstance(trees, np.ndarray):
+        trees[1, 0] = LOGISTIC
+    else:
+        trees[1] = LOGISTIC
+    refused({"fitted": forged}, "something else than trees")
+
+
+def test_steps_of_boosting_have_one_tree_with_one_value_a_leaf() -> None:
+    model = GradientBoostingClassifier(n_estimators=2).fit(X, Y)
+    forged = copy.deepcopy(model)
+    forged.estimators_ = np.tile(model.estimators_, (1, 60))
+    refused({"fitted": forged}, "several trees a step")
+    forged = copy.deepcopy(model)
+    forged.n_trees_per_iteration_ = 0
+    refused({"fitted": forged}, "several trees a step")
+    forged = copy.deepcopy(model)
+    forged.estimators_[1, 0] = DecisionTreeRegressor().fit(X, np.c_[Y, Y])
+    refused({"fitted": forged}, "more than one value a leaf")
+
+
+def test_an_ensemble_without_a_number_of_features_is_refused() -> None:
+    for number in ("3", np.array([3])):
+        forged = RandomForestClassifier(2).fit(X, Y)
+        forged.n_features_in_ = number
+        refused({"fitted": forged}, "without a number of features")
+    forged = RandomForestClassifier(2).fit(X, Y)
+    del forged.n_features_in_
+    refused({"fitted": forged}, "n_features_in_")
+
+
+def test_boosting_on_histograms_prepares_its_own_features() -> None:
+    model = boosting()
+    first = model._preprocessor.transformers_[0]
+    forged = copy.deepcopy(model)
+    forged._preprocessor.transformers_[0] = (*first[:2], np.zeros(3, bool))
+    refused({"fitted": forged}, "prepares another number of features")
+    forged._preprocessor.transformers_[0] = ("encoder", "drop", first[2])
+    refused({"fitted": forged}, "prepares another number of features")
+    forged._preprocessor.transformers_[0] = ("encoder", RandomTreesEmbedding(), first[2])
+    refused({"fitted": forged}, "prepared in another way")
+    forged._preprocessor = LOGISTIC
+    refused({"fitted": forged}, "prepared in another way")
+    forged = copy.deepcopy(model)
+    forged._bin_mapper.is_categorical_ = np.zeros(3, np.uint8)
+    refused({"fitted": forged}, "categories that aren't there")
+    forged._bin_mapper.is_categorical_ = np.zeros(2, np.uint8)
+    refused({"fitted": forged}, "categories of another number")
+
+
+def test_an_object_with_methods_of_its_own_is_refused() -> None:
+    tree = DecisionTreeClassifier().fit(X, Y)
+    tree._validate_X_predict = functools.partial(check_array)
+    refused({"fitted": tree}, "an object with a _validate_X_predict of its own")

@@ -51,6 +51,11 @@ def same(one: Any, other: Any) -> bool:
     return bool(one == other)
 
 
+def test_an_array_larger_than_any_of_ours_is_refused_before_it_is_made() -> None:
+    with pytest.raises(ValueError, match="more than 134,217,728 bytes"):
+        unpack({"$array": ["<U65536", [0] * 513]})
+
+
 @given(VALUES)
 def test_values_come_back_through_strict_json(value: Any) -> None:
     assert same(unpack(read_json(write_json(pack(value)), "file")), value)

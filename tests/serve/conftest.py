@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 from collections.abc import Iterator
@@ -12,7 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from playwright.sync_api import expect
+from playwright.sync_api import Page, expect
 
 from fairdial import Frontier, measure, sweep
 from fairdial.datasets import make_gaussian
@@ -20,6 +21,7 @@ from fairdial.serve.page import STATIC
 from fairdial.serve.page_data import page_data
 
 HERE = Path(__file__).parent
+ARTEFACTS = Path(os.environ.get("FAIRDIAL_ARTEFACTS", HERE.parents[1] / "test-artefacts"))
 BROWSER_OPTIONS = [
     "--headless",
     "--no-sandbox",
@@ -72,6 +74,19 @@ def node() -> Iterator[Node]:
 def _patience() -> None:
     """Browsers share the machine with other tests."""
     expect.set_options(timeout=30_000)
+
+
+@pytest.fixture(autouse=True)
+def _kept(request: pytest.FixtureRequest) -> Iterator[None]:
+    """What a test in the browser has left on the page, as a picture in the folder of artefacts."""
+    if "page" not in request.fixturenames:
+        yield
+        return
+    page: Page = request.getfixturevalue("page")
+    yield
+    ARTEFACTS.mkdir(parents=True, exist_ok=True)
+    name = re.sub(r"[^\w-]+", "-", request.node.name).strip("-")
+    page.screenshot(path=ARTEFACTS / f"{request.path.stem}-{name}.png", full_page=True)
 
 
 @pytest.fixture(scope="session")

@@ -337,6 +337,66 @@ def test_the_keyboard_steps_over_the_promised_stops(loans, two_groups):
     assert_shows(loans, at(two_groups, shown_tolerance(loans), 0.95))
 
 
+def test_with_confidence_a_typed_gap_is_a_stop_or_says_what_became_of_it(loans, two_groups):
+    loans.locator("[name=confidence][value=certified]").check()
+    loans.locator("#slider").press("Home")
+    smallest = page_data(two_groups)["certified"]["smallest"]
+    words = f"The smallest that can be promised is {100 * smallest:.1f} percentage points."
+    expect(loans.locator("#promise")).to_contain_text(words)
+    loans.locator("#typed").fill(f"{100 * smallest:.1f}")
+    loans.locator("#typed").press("Enter")
+    assert shown_tolerance(loans) == smallest
+    expect(loans.locator("#exact-note")).to_have_text("")
+    expect(loans.locator("#promise")).not_to_have_class(re.compile("refused"))
+    assert_shows(loans, at(two_groups, smallest, 0.95))
+    loans.locator("#slider").press("ArrowLeft")
+    below = shown_tolerance(loans)
+    assert below < smallest
+    loans.locator("#slider").press("ArrowRight")
+    assert shown_tolerance(loans) == smallest
+    loans.locator("#typed").fill(f"{100 * smallest + 0.01:.2f}")
+    loans.locator("#typed").press("Enter")
+    words = f"{100 * smallest + 0.01:.2f} was rounded down to {100 * smallest:.1f}"
+    expect(loans.locator("#exact-note")).to_contain_text(words)
+
+
+def test_a_message_goes_when_something_else_is_done(loans):
+    note = loans.locator("#exact-note")
+    for act in (
+        lambda: loans.locator("#slider").press("ArrowLeft"),
+        lambda: loans.locator("#typed").fill("7"),
+        lambda: loans.locator("#accuracy").fill("80"),
+        lambda: loans.locator("#least button").click(),
+        lambda: loans.locator("[name=confidence][value=certified]").check(),
+        lambda: loans.locator("#slider").press("ArrowRight"),
+        lambda: loans.locator("#frontier .u-over").click(position={"x": 50, "y": 40}),
+    ):
+        loans.locator("#typed").fill("a few")
+        loans.locator("#typed").press("Enter")
+        expect(note).to_have_text("A number from 0 to 100, please.")
+        act()
+        expect(note).to_have_text("")
+
+
+def test_a_dial_that_reaches_little_shows_one_place_and_only_lines_that_are_drawn(visit, folder):
+    rng = np.random.default_rng(1)
+    groups, y = np.arange(200) % 10, np.arange(200) // 10 % 2
+    frontier = sweep(rng.normal(size=200).round(0), groups, y, min_count=1)
+    smallest = frontier.gap.min()
+    assert smallest > 0.01
+    page = visit(write_page(frontier, folder / "ten.html", tolerance=0.0))
+    expect(page.locator("#strict")).to_have_text(f"most equal ({100 * smallest:.1f})")
+    expect(page.locator("#frontier-key")).not_to_contain_text("held for new people")
+    settle(page)
+    dot, square = page.evaluate(
+        """() => ["marker", "used"].map((name) => {
+            const box = document.querySelector(`#frontier .${name}`).getBoundingClientRect();
+            return [box.left + box.width / 2, box.top + box.height / 2];
+        })"""
+    )
+    assert dot == pytest.approx(square, abs=0.5)
+
+
 # ---- other dials -------------------------------------------------------------------------------
 
 
@@ -389,6 +449,20 @@ def test_names_are_text_and_never_markup(visit, folder):
 
 
 # ---- looks -------------------------------------------------------------------------------------
+
+
+def test_no_head_of_a_table_runs_into_another_on_a_telephone(page, visit, exported):
+    page.set_viewport_size({"width": 390, "height": 844})
+    visit(exported)
+    wide = page.evaluate(
+        """() => [...document.querySelectorAll("#groups th, #flips th")].filter((cell) => {
+            const range = document.createRange();
+            range.selectNodeContents(cell);
+            const [text, box] = [range.getBoundingClientRect(), cell.getBoundingClientRect()];
+            return text.left < box.left - 0.5 || text.right > box.right + 0.5;
+        }).map((cell) => cell.textContent)"""
+    )
+    assert wide == []
 
 
 def brightness(page: Page) -> float:
@@ -478,6 +552,7 @@ class Desk:
     puts: list[dict[str, Any]] = field(default_factory=list)
     entries: list[dict[str, Any]] = field(default_factory=list)
     address: str = ""
+    gate: threading.Event | None = None  # until it is set, the document is not given
 
     def dial(self) -> dict[str, Any]:
         names = "tolerance", "confidence", "version", "writable"
@@ -523,6 +598,8 @@ def desk(two_groups) -> Iterator[Desk]:
             elif self.path.startswith("/static/") and name in files:
                 self.answer(200, *files[name])
             elif self.path == "/v1/frontier":
+                if desk.gate is not None:
+                    desk.gate.wait(60)
                 self.answer(200, desk.document)
             elif self.path == "/v1/dial":
                 self.answer(200, desk.dial())
@@ -598,6 +675,7 @@ def test_applying_sends_the_position_with_its_reason_and_the_record_shows_it(
     text = "Ada: from 10.0 percentage points to 5.0 percentage points"
     expect(served.locator("#audit li")).to_contain_text(text)
     expect(served.locator("#audit li")).to_contain_text("agreed in council")
+    expect(served.locator("#audit time")).to_have_text(re.compile(r":30:00 \S+$"))
     expect(served.locator("#flips-text")).to_contain_text("no decision changes")
     expect(served.locator("#apply-note")).to_contain_text("In use now: 5.0 percentage points")
     served.screenshot(path=tmp_path / "served.png", full_page=True)
@@ -656,7 +734,47 @@ def test_a_dial_that_was_moved_meanwhile_is_shown_before_it_is_moved_again(serve
     assert desk.tolerance == 0.05
 
 
+def test_a_refusal_goes_when_something_else_is_done(served):
+    status = served.locator("#apply-status")
+    for act in (
+        lambda: served.locator("#slider").press("ArrowLeft"),
+        lambda: served.locator("#token").fill("another"),
+    ):
+        fill_in(served, token="guess")
+        served.locator("#apply-button").click()
+        expect(status).to_contain_text("token is missing or wrong")
+        act()
+        expect(status).to_have_text("")
+
+
+def test_the_position_in_use_cant_be_applied_again(served, desk):
+    expect(served.locator("#apply-button")).to_be_disabled()
+    expect(served.locator("#apply-note")).to_contain_text("Move the dial")
+    served.locator("#slider").press("ArrowLeft")
+    expect(served.locator("#apply-button")).to_be_enabled()
+    fill_in(served)
+    served.locator("#apply-button").click()
+    expect(served.locator("#apply-status")).to_contain_text("Done.")
+    expect(served.locator("#apply-button")).to_be_disabled()
+    served.locator("[name=confidence][value=certified]").check()
+    served.locator("#slider").press("End")
+    expect(served.locator("#apply-button")).to_be_enabled()
+    assert len(desk.puts) == 1
+
+
+def test_something_is_shown_until_the_document_is_there(page, desk):
+    gate = threading.Event()
+    desk.gate = gate
+    page.goto(desk.address, wait_until="commit")
+    expect(page.locator("#loading")).to_be_visible()
+    expect(page.locator("#page")).to_be_hidden()
+    gate.set()
+    expect(page.locator("#page")).to_be_visible()
+    expect(page.locator("#loading")).to_be_hidden()
+
+
 def test_nothing_is_sent_without_a_reason_and_a_token(served, desk):
+    served.locator("#slider").press("ArrowLeft")
     served.locator("#apply-button").click()
     expect(served.locator("#apply-status")).to_have_text("Give a reason.")
     served.locator("#reason").fill("x")
@@ -673,6 +791,7 @@ def test_the_token_is_kept_nowhere(served, desk):
         "JSON.stringify([localStorage, sessionStorage, document.cookie, location.href])"
     )
     assert "secret" not in kept
+    expect(served.locator("#token")).to_have_value("")
     assert "secret" not in json.dumps(desk.asked)
 
 
@@ -687,6 +806,7 @@ def test_a_server_that_fails_is_told(page, desk):
     desk.document = {"format": "something else"}
     page.goto(desk.address)
     expect(page.locator("#trouble")).to_contain_text("could not be shown")
+    expect(page.locator("#loading")).to_be_hidden()
 
 
 def test_the_served_page_keeps_nobody_out(served, desk):

@@ -182,13 +182,16 @@ def test_a_frontier_whose_gaps_were_changed_is_refused(two_groups):
 
 def test_certified_stops_are_those_of_the_frontier(frontier, document):
     certified, slider = document["certified"], document["slider"]
-    size = certified["stops"]
+    size, unit = certified["stops"], 10 ** slider["digits"]
+    numbers = ints(certified["numbers"], size)[:, 0]
+    assert set(range(0, slider["stops"] + 1, slider["step"])) <= set(numbers.tolist())
+    assert (np.diff(numbers) > 0).all()
     able, needed = ints(certified["able"], size)[:, 0], ints(certified["needed"], size)[:, 0]
     selected = ints(certified["selected"], size).reshape(size, *frontier.rows.shape)
     bounds = floats(certified["bounds"])
     assert 0 < able.sum() < size
     for i in range(size):
-        wish = i * slider["step"] / 10 ** slider["digits"]
+        wish = numbers[i] / unit
         if able[i]:
             point = frontier.at(wish, confidence=0.95)
             assert np.array_equal(selected[i], point.selected)
@@ -197,8 +200,23 @@ def test_certified_stops_are_those_of_the_frontier(frontier, document):
             with pytest.raises(CannotCertifyError) as caught:
                 frontier.at(wish, confidence=0.95)
             assert needed[i] == (caught.value.rows_needed or 0)
-            assert certified["smallest"] == caught.value.smallest_tolerance
+            smallest = caught.value.smallest_tolerance
+            assert smallest <= certified["smallest"] < smallest + 1 / unit  # itself, rounded up
+    assert certified["smallest"] == numbers[able.argmax()] / unit
     assert certified["margin"] == frontier.margin(0.95)
+
+
+def test_the_smallest_promise_is_a_stop_even_beyond_the_sliders_end():
+    sample = make_gaussian(300, base_rates=(0.5, 0.5), separations=(1, 1), random_state=0)
+    frontier = sweep(sample.logits, sample.groups, sample.y)
+    document = page_data(frontier)
+    certified, slider = document["certified"], document["slider"]
+    numbers = ints(certified["numbers"], certified["stops"])[:, 0]
+    assert numbers[-2] == slider["stops"] < numbers[-1]
+    assert ints(certified["able"], certified["stops"])[:, 0].tolist() == [0] * (
+        len(numbers) - 1
+    ) + [1]
+    assert frontier.at(certified["smallest"], confidence=0.95).certified_gap is not None
 
 
 @pytest.mark.parametrize(("certificate", "kind"), [("declared", "declared"), ("simultaneous",) * 2])

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import warnings
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -14,6 +16,7 @@ from hypothesis import strategies as st
 from fairdial import Frontier, InfeasibleToleranceWarning, criterion, measure, sweep
 from fairdial.points import Point
 from fairdial.serve import page_data as module
+from fairdial.serve.packing import pack_ints
 from fairdial.serve.page_data import page_data
 from fairdial.sweeping import measure_counts
 
@@ -44,6 +47,13 @@ def assert_is_point(position: dict[str, Any], point: Point) -> None:
     finite = np.isfinite(point.thresholds)
     assert np.array_equal(np.isfinite(shown), finite)
     assert np.abs(np.array(shown) - point.thresholds)[finite].max(initial=0.0) <= 0.0005 + 1e-12
+
+
+def promised(node: Any, document: dict[str, Any]) -> list[float]:
+    """The stops with something to say about new rows."""
+    certified, slider = document["certified"], document["slider"]
+    numbers = node("ints", certified["numbers"], certified["stops"])
+    return [number / 10 ** slider["digits"] for number in numbers]
 
 
 @pytest.fixture
@@ -162,8 +172,7 @@ def test_the_least_gap_with_an_accuracy_is_the_frontiers(opened, frontier, docum
 def test_a_promised_least_gap_is_the_first_stop_that_is_accurate_enough(opened, frontier, document):
     if frontier.accuracy is None:
         return
-    slider = document["slider"]
-    stops = [i / 10 ** slider["digits"] for i in range(0, slider["stops"] + 1, slider["step"])]
+    stops = promised(opened, document)
     goal = float(np.median(frontier.accuracy))
     good = [
         stop
@@ -179,9 +188,8 @@ def test_a_promised_least_gap_is_the_first_stop_that_is_accurate_enough(opened, 
 
 
 def test_promised_positions_are_the_frontiers(opened, frontier, document):
-    slider, refused = document["slider"], 0
-    for number in range(0, slider["stops"] + 1, slider["step"]):
-        tolerance = number / 10 ** slider["digits"]
+    refused = 0
+    for tolerance in promised(opened, document):
         position = opened("dial", "certifiedAt", tolerance)
         assert position["tolerance"] == tolerance
         if position["promise"]["able"]:
@@ -195,13 +203,30 @@ def test_promised_positions_are_the_frontiers(opened, frontier, document):
 
 
 def test_between_promised_stops_the_one_below_holds(opened, document):
-    slider = document["slider"]
-    for i in range(1, document["certified"]["stops"]):
-        stop = i * slider["step"] / 10 ** slider["digits"]
-        below = (i - 1) * slider["step"] / 10 ** slider["digits"]
+    stops = promised(opened, document)
+    for below, stop in pairwise(stops):
         assert opened("dial", "snap", stop, True) == stop
         assert opened("dial", "snap", float(np.nextafter(stop, 0)), True) == below
         assert opened("dial", "certifiedAt", float(np.nextafter(stop, 0)))["tolerance"] == below
+        assert opened("dial", "promisedNext", below, 1) == stop
+        assert opened("dial", "promisedNext", stop, -1) == below
+        near = below + 0.4 * (stop - below)
+        assert opened("dial", "promisedNear", near) == below
+        assert opened("dial", "promisedNear", stop - 0.4 * (stop - below)) == stop
+    assert opened("dial", "promisedNext", stops[0], -1) == stops[0]
+    assert opened("dial", "promisedNext", stops[-1], 1) == stops[-1]
+    assert opened("dial", "snap", document["certified"]["smallest"], True) in stops
+
+
+def test_stops_of_the_slider_are_rounded_down(opened, document):
+    slider = document["slider"]
+    for number in range(slider["stops"] + 1):
+        stop = number / 10 ** slider["digits"]
+        assert opened("dial", "stopBelow", stop) == stop
+        if number:
+            below = (number - 1) / 10 ** slider["digits"]
+            assert opened("dial", "stopBelow", float(np.nextafter(stop, 0))) == below
+    assert opened("dial", "stopBelow", 1.0) == slider["stops"] / 10 ** slider["digits"]
 
 
 def test_what_is_in_use_is_looked_up_only_where_the_answer_is_exact(opened, frontier, document):
@@ -394,9 +419,132 @@ def test_the_bound_that_is_shown_is_never_below_the_one_that_holds(opened, front
     for tolerance in np.linspace(0, frontier.gap[0], 20):
         point = at(frontier, float(tolerance))
         text = opened("say", "promise", opened("dial", "at", float(tolerance)))
-        shown = float(text.rsplit("at most ", 1)[1].rstrip("."))
+        shown = float(re.search(r"at most ([\d.]+) percentage points?\.$", text).group(1))
         true = 100 * min(point.gap + frontier.margin(0.95), 1.0)
         assert true - 1e-9 <= shown <= true + 10.0 ** (2 - digits)
+
+
+def test_the_smallest_promise_is_told_as_the_page_can_set_it(opened, document):
+    certified, slider = document["certified"], document["slider"]
+    text = opened("say", "promise", opened("dial", "certifiedAt", 0))
+    shown = re.search(
+        r"smallest that can be promised is ([\d.]+) percentage points?\.", text
+    ).group(1)
+    assert len(shown.partition(".")[2]) == slider["digits"] - 2
+    assert float(f"{shown}e-2") == certified["smallest"]
+    assert opened("dial", "certifiedAt", opened("words", "typed", shown))["promise"]["able"]
+
+
+def test_a_bound_that_says_nothing_is_not_told(node):
+    rng = np.random.default_rng(0)
+    groups, y = np.arange(100) % 10, np.arange(100) // 10 % 2
+    frontier = sweep(rng.normal(size=100), groups, y, min_count=1)
+    assert frontier.gap[0] + frontier.margin(0.95) >= 1
+    node("open", page_data(frontier))
+    text = node("say", "promise", node("dial", "free"))
+    assert "nothing can be said about it: too few people were measured" in text
+    assert "100.0" not in text
+
+
+def test_a_typed_gap_that_is_rounded_says_from_where_to_where(node, two_groups):
+    node("open", page_data(quiet(two_groups)))
+    assert node("say", "typedTo", 0.053, 0.05) == (
+        "5.3 was rounded down to 5.0, the next smaller gap that this page can answer exactly."
+    )
+    assert node("say", "typedTo", 0.053, 0.053) == ""
+    assert node("say", "typedTo", None, 0.05) == "A number from 0 to 100, please."
+
+
+def with_curve(accuracies: list[float]) -> dict[str, Any]:
+    """A dial of 2,000 rows whose positions have gaps 0, 0.2, 0.4 ... and these accuracies."""
+    chosen = [
+        [[250 - 50 * i - round(500 * (a - 0.5)), 250 + 50 * i - round(500 * (a - 0.5))],
+         [250 - 50 * i + round(500 * (a - 0.5)), 250 + 50 * i + round(500 * (a - 0.5))]]
+        for i, a in enumerate(accuracies)
+    ]  # fmt: skip
+    frontier = measure_counts(
+        np.arange(len(accuracies), dtype=float),
+        np.array(chosen),
+        np.full((2, 2), 500),
+        criterion("demographic_parity"),
+        ("a", "b"),
+        declared=np.ones(len(accuracies), bool),
+        min_count=1,
+    )
+    document = page_data(quiet(frontier))
+    path = np.array(chosen[::-1]).reshape(len(chosen), -1)  # the least constrained first
+    document["states"] |= {"selected": pack_ints(path), "declared": None}
+    return document | {"measured": False}
+
+
+@pytest.mark.parametrize(
+    ("accuracies", "words"),
+    [
+        ([0.52, 0.55, 0.58], "The smaller the gap that is allowed, the fewer decisions are right."),
+        ([0.52, 0.56, 0.554, 0.58], "On the whole, the smaller the gap that is allowed, the fewer"),
+        ([0.52, 0.58, 0.53, 0.58], "Most decisions are right (58.0%) with a gap of 20.0 "),
+        ([0.58, 0.52], "Most decisions are right (58.0%) with a gap of 0.0"),
+        ([0.58, 0.58, 0.58], "A smaller gap costs hardly any right decisions here."),
+    ],
+)
+def test_what_a_smaller_gap_costs_is_what_the_curve_says(node, accuracies, words):
+    node("open", with_curve(accuracies))
+    assert node("say", "aboutFrontier").startswith(words)
+
+
+def test_a_curve_with_its_peak_in_the_middle_names_it(node):
+    rng = np.random.default_rng(5)
+    groups = np.arange(2000) % 2
+    y = (rng.random(2000) < np.where(groups == 1, 0.5, 0.4)).astype(int)
+    logits = rng.normal(2 * y - 1 + np.where(groups == 1, 1.5, 0.0), 1.0)  # group 1 is overrated
+    frontier = sweep(logits, groups, y)
+    node("open", page_data(quiet(frontier)))
+    dialled = np.flatnonzero(frontier.states.dialled)
+    best = dialled[::-1][np.argmax(frontier.accuracy[dialled][::-1])]
+    assert (
+        frontier.accuracy[best] > max(frontier.accuracy[0], frontier.accuracy[dialled[-1]]) + 0.001
+    )
+    figures = [f"{100 * frontier.accuracy[i]:.1f}%" for i in (best, dialled[-1], 0)]
+    assert node("say", "aboutFrontier") == (
+        f"Most decisions are right ({figures[0]}) with a gap of {100 * frontier.gap[best]:.1f} "
+        f"percentage points; with the smallest gap {figures[1]} are, without constraint "
+        f"{figures[2]}. Press on the picture to go there."
+    )
+
+
+def test_the_ends_of_the_slider_are_gaps_that_the_dial_has(opened, frontier, document):
+    dialled = frontier.gap[frontier.states.dialled]
+    digits = document["slider"]["digits"]
+    for text, gap in zip(opened("say", "ends"), (dialled[-1], dialled[0]), strict=True):
+        shown = re.search(r"\((?:under )?([\d.]+)\)$", text).group(1)
+        assert abs(float(shown) - 100 * gap) <= 0.5 * 10.0 ** (2 - digits) + 1e-9 or "under" in text
+
+
+def test_the_mark_of_a_position_stands_at_its_gap_where_that_is_above_the_wish(opened, frontier):
+    for tolerance in (0.0, 0.05, 1.0):
+        point = at(frontier, tolerance)
+        selected = point.selected.ravel().tolist()
+        assert opened("dial", "standing", tolerance, selected) == max(tolerance, point.gap)
+
+
+def test_times_have_seconds_and_a_zone(node):
+    text = node("words", "time", "2026-11-16T09:30:05.123Z")
+    assert re.fullmatch(r"\d+ Nov 2026,? .*\d\d:\d\d:05 (UTC|GMT|[A-Z]{2,5})([+-]\S+)?", text)
+    assert node("words", "time", "yesterday") == "yesterday"
+
+
+def test_a_recorded_move_that_reached_less_than_it_asked_says_so(node, two_groups):
+    node("open", page_data(quiet(two_groups)))
+    move = {
+        "old": {"tolerance": 0.06, "confidence": None},
+        "new": {"tolerance": 0, "confidence": 0.9},
+    }
+    told = "from 6.0 percentage points to 0.0 percentage points with 90% confidence"
+    assert node("say", "change", move | {"gap": 0.0}) == told
+    assert node("say", "change", move) == told
+    assert node("say", "change", move | {"gap": 0.059}) == (
+        f"{told} (the gap is 5.9, the smallest within reach)"
+    )
 
 
 def test_settings_found_by_looking_have_no_bound(node):

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import time
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,15 @@ def test_features_are_computed_once_and_found_again(tmp_path: Path) -> None:
         assert np.array_equal(kept(tmp_path / "a" / "b", "key", (4, 3), compute), FEATURES)
     assert compute.calls == 1
     assert [path.name for path in (tmp_path / "a" / "b").iterdir()] == ["key.npy"]
+
+
+def test_what_a_killed_writer_left_is_removed_after_an_hour(tmp_path: Path) -> None:
+    old, new = tmp_path / "old.part", tmp_path / "new.part"
+    for part in (old, new):
+        part.touch()
+    os.utime(old, (time.time() - 4000,) * 2)
+    kept(tmp_path, "key", (4, 3), Counter())
+    assert {path.name for path in tmp_path.iterdir()} == {"new.part", "key.npy"}
 
 
 def test_another_key_is_computed_anew(tmp_path: Path) -> None:

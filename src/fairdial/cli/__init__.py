@@ -18,7 +18,7 @@ COMMANDS = {
     "predict": Command("fairdial.cli.predict:predict", "Decisions for the rows of a table."),
     "calibrate": Command("fairdial.cli.calibrate:calibrate", "Find the dial anew on fresh rows."),
     "evaluate": Command("fairdial.cli.evaluate:evaluate", "How decisions do on labelled rows."),
-    "serve": Command("fairdial.serve.command:serve", "Serve a model over HTTP.", extra="serve"),
+    "serve": Command("fairdial.cli.serve:serve", "Serve a model over HTTP.", extra="serve"),
     "export": Command("fairdial.cli.export:export", "A model as one HTML page, or as ONNX."),
     "bench": Command("fairdial.cli.bench:bench", "Studies: run a plan, write its report."),
     "demo": Command("fairdial.cli.demo:demo", "The dial on Adult or COMPAS, in seconds."),

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fairdial._validation import encode_groups
+from fairdial._validation import match_groups
 from fairdial.cli.figures import plain
 from fairdial.cli.rows import sensitive_columns
+from fairdial.cli.tables import row_name
 from fairdial.confidence import gap_interval, rate_interval
 from fairdial.criteria import criterion
 from fairdial.errors import InvalidInputError
-from fairdial.metrics import gap, group_table
+from fairdial.metrics import group_table
 
 
 def take_truth(model: Any, column: Any) -> NDArray[np.bool_]:
@@ -23,7 +25,7 @@ def take_truth(model: Any, column: Any) -> NDArray[np.bool_]:
     if len(other):
         raise InvalidInputError(
             f"--label: {column.name!r} must hold {negative!r} and {positive!r}, as in training, "
-            f"got {other.iloc[0]!r} in row {other.index[0]}."
+            f"got {other.iloc[0]!r} in {row_name(other.index[0])}."
         )
     truth: NDArray[np.bool_] = column.isin([positive]).to_numpy()
     return truth
@@ -32,7 +34,11 @@ def take_truth(model: Any, column: Any) -> NDArray[np.bool_]:
 def assess(
     model: Any, X: Any, truth: NDArray[np.bool_] | None, decided: NDArray[np.bool_], level: float
 ) -> dict[str, Any]:
-    """Figures of decisions, by group and in all, with their intervals."""
+    """Figures of decisions, by group and in all, with their intervals.
+
+    Of a group without rows that count, every rate is possible: the interval of the gap allows for
+    it, and the gap is that of the other groups (None where fewer than two are left).
+    """
     kind, columns = criterion(model.criterion), sensitive_columns(model)
     groups = X[columns] if len(columns) > 1 else X[columns[0]]
     labels = decided if truth is None else truth
@@ -40,13 +46,17 @@ def assess(
     if truth is None:
         frame = frame[["rows", "selection_rate"]]
     frame.insert(1, "selected", (frame["selection_rate"] * frame["rows"]).round().astype(int))
+    names = model.frontier_.groups
+    selected, counted = _counted(kind, names, groups, truth, decided)
+    rates = [k / n for k, n in zip(selected, counted, strict=True) if n]
     found: dict[str, Any] = {
         "criterion": kind.name,
         "rows": len(decided),
         "accuracy": None,
         "accuracy_interval": None,
-        "gap": gap(labels, decided, sensitive_features=groups, criterion=kind),
-        "gap_interval": list(gap_interval(*_counted(kind, groups, truth, decided), level)),
+        "gap": max(rates) - min(rates) if len(rates) > 1 or len(names) == 1 else None,
+        "gap_interval": list(gap_interval(selected, counted, level)),
+        "missing_groups": [plain(a) for a, n in zip(names, counted, strict=True) if n == 0],
         "level": level,
         "groups": [
             {"group": plain(name)} | {column: plain(value) for column, value in line.items()}
@@ -61,10 +71,14 @@ def assess(
 
 
 def _counted(
-    kind: Any, groups: Any, truth: NDArray[np.bool_] | None, decided: NDArray[np.bool_]
+    kind: Any,
+    names: tuple[Hashable, ...],
+    groups: Any,
+    truth: NDArray[np.bool_] | None,
+    decided: NDArray[np.bool_],
 ) -> tuple[list[int], list[int]]:
-    """Rows of each group that count for the criterion: those selected, and all."""
-    codes, names = encode_groups(groups, "sensitive_features")
+    """Rows of each of the model's groups that count for the criterion: those selected, and all."""
+    codes = match_groups(groups, names, "sensitive_features")
     counts = np.ones(len(decided), np.bool_)
     if truth is not None and kind.rates[0].counted is not None:
         counts = truth == bool(kind.rates[0].counted)

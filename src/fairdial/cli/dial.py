@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 @click.option(
     "--from",
     "before",
-    type=click.FloatRange(0, 1),
+    type=options.Share(0, 1),
     help="Compare with this tolerance. [default: where the dial rests]",
 )
 @click.option("--set", "keep", is_flag=True, help="Let the dial rest at --tolerance from now on.")

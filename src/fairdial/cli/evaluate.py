@@ -9,7 +9,6 @@ import click
 
 from fairdial.cli import options
 from fairdial.cli.output import Output
-from fairdial.errors import FairdialWarning, warn
 
 LEVEL = 0.95
 
@@ -22,7 +21,7 @@ LEVEL = 0.95
 @click.option("--label", metavar="COLUMN", help="Column of labels. [default: that of training]")
 @click.option(
     "--level",
-    type=click.FloatRange(0, 1, min_open=True, max_open=True),
+    type=options.Share(0, 1, min_open=True, max_open=True),
     default=LEVEL,
     show_default=True,
     help="Of the intervals.",
@@ -77,13 +76,21 @@ def evaluate(
         "positive": plain(model.classes_[1]),
         "hash": model.model_hash_,
     }
-    here, known = len(found["groups"]), len(model.frontier_.groups)
-    if here < known:
-        warn(f"DATA holds {here} of {known} groups: the gap is that of these", FairdialWarning)
+    show.result(found | judge(found), _sentence(found | judge(found)), _table(found))
+
+
+def judge(found: dict[str, Any]) -> dict[str, Any]:
+    """Whether the gap is within the tolerance: on these rows, and in the population.
+
+    Rows that lack a group can show that the gap is too large, and never that it isn't.
+    """
+    wish, gap, whole = found["tolerance"], found["gap"], not found["missing_groups"]
     low, high = found["gap_interval"]
-    found["within_tolerance"] = found["gap"] <= wish
-    found["verdict"] = "within" if high <= wish else "above" if low > wish else "undecided"
-    show.result(found, _sentence(found), _table(found))
+    above = gap is not None and gap > wish
+    return {
+        "within_tolerance": not above if whole else False if above else None,
+        "verdict": "above" if low > wish else "within" if whole and high <= wish else "undecided",
+    }
 
 
 def _table(found: dict[str, Any]) -> Any:
@@ -104,10 +111,23 @@ def _sentence(found: dict[str, Any]) -> str:
         return f"({100 * found['level']:g}% interval {interval[0]:.4f} to {interval[1]:.4f})"
 
     text = ""
+    if found["confidence"] is not None:
+        text = (
+            f"The position is that of tolerance {found['tolerance']:g} with confidence "
+            f"{found['confidence']:g}. "
+        )
     if found["accuracy"] is not None:
-        text = f"Accuracy {found['accuracy']:.4f} {between(found['accuracy_interval'])}. "
-    text += f"{found['criterion'].replace('_', ' ').capitalize()} gap {found['gap']:.4f} "
+        text += f"Accuracy {found['accuracy']:.4f} {between(found['accuracy_interval'])}. "
+    gap = "is not known" if found["gap"] is None else f"{found['gap']:.4f}"
+    text += f"{found['criterion'].replace('_', ' ').capitalize()} gap {gap} "
     text += f"{between(found['gap_interval'])}: "
+    if found["missing_groups"]:
+        lacking = ", ".join(map(repr, found["missing_groups"]))
+        text += f"DATA has no rows of {lacking} that count, so nothing shows that the gap is "
+        text += f"within the tolerance {found['tolerance']:g}"
+        if found["verdict"] == "above":
+            return text + "; the others show that it is above it in the population."
+        return text + "."
     here = "within" if found["within_tolerance"] else "above"
     text += f"{here} the tolerance {found['tolerance']:g} on these rows"
     if found["verdict"] == "undecided":

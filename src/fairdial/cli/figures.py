@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from fairdial.cli.output import table
-from fairdial.errors import InfeasibleToleranceWarning
+from fairdial.errors import FairdialWarning, InfeasibleToleranceWarning, warn
 from fairdial.frontier import Frontier
 from fairdial.points import Point
 
@@ -56,7 +56,7 @@ def point_data(point: Point) -> dict[str, Any]:
 def shown_tolerances(frontier: Frontier, extra: float) -> list[float]:
     """Tolerances that are worth a line: some round ones, the model's own, and the free gap."""
     free = float(frontier.gap[0])
-    return sorted({wish for wish in (*SHOWN, extra) if wish < free} | {free})
+    return sorted({wish for wish in SHOWN if wish < free} | {free, extra})
 
 
 def positions(frontier: Frontier, tolerances: Sequence[float]) -> list[Point]:
@@ -69,7 +69,7 @@ def positions(frontier: Frontier, tolerances: Sequence[float]) -> list[Point]:
 def frontier_parts(points: Iterable[Point], resting: float) -> list[Any]:
     """A table, one line a tolerance: accuracy, gap, selection rates; and what its marks mean."""
     found = list(points)
-    first, rests = found[0], min(resting, max(point.tolerance for point in found))
+    first = found[0]
     rates = dict.fromkeys(("selection_rate", first.criterion.rates[0].name))
     if len(first.groups) <= MANY:
         columns = [f"{NAMES[rate]}\n{group}" for rate in rates for group in first.groups]
@@ -77,7 +77,7 @@ def frontier_parts(points: Iterable[Point], resting: float) -> list[Any]:
         columns = [f"{NAMES[rate]}\n{end}" for rate in rates for end in ("lowest", "highest")]
     lines = []
     for point in found:
-        mark = ("" if point.feasible else " *") + (" <-" if point.tolerance == rests else "")
+        mark = ("" if point.feasible else " *") + (" <-" if point.tolerance == resting else "")
         cells = [share(value) for rate in rates for value in _rates(point, rate)]
         lines.append(
             [f"{point.tolerance:.4g}{mark}", share(point.accuracy), share(point.gap), *cells]
@@ -85,6 +85,20 @@ def frontier_parts(points: Iterable[Point], resting: float) -> list[Any]:
     marks = {"*": "no position of the dial has so small a gap", "<-": "where the dial rests"}
     told = [f"{mark} {text}" for mark, text in marks.items() if any(mark in c[0] for c in lines)]
     return [table(["tolerance", "accuracy", "gap", *columns], lines), *told]
+
+
+def warn_if_constant(points: Sequence[Point]) -> None:
+    """Say that a dial has nothing to move: no row, or every one, is selected at every tolerance."""
+    from fairdial.methods.card import constant_decision
+
+    alike = constant_decision(points)
+    if alike is not None:
+        who = "nobody" if alike == "none" else "everybody"
+        warn(
+            f"the model selects {who}, at every tolerance: its scores don't part the rows. Train "
+            "it longer, by another method, or on other columns",
+            FairdialWarning,
+        )
 
 
 def _rates(point: Point, rate: str) -> Sequence[float]:

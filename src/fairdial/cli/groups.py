@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 import traceback
 import warnings
 from collections.abc import Callable, Iterator
@@ -13,6 +14,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import click
 
+from fairdial.cli.words import in_options
 from fairdial.errors import (
     CannotCertifyError,
     DivergedError,
@@ -122,11 +124,21 @@ def take_debug(command: F) -> F:
     )(command)
 
 
+def speaks_another() -> bool:
+    """Whether this is one of several processes of torchrun, and not the first."""
+    several = os.environ.get("WORLD_SIZE", "1") != "1"
+    return several and os.environ.get("RANK", "0") != "0"
+
+
 def _failure(ctx: click.Context, error: Exception, code: int) -> click.ClickException:
     """An error as click shows it: one line, and before it the traceback if that is wished."""
     if ctx.meta.get(DEBUG):
         click.echo(traceback.format_exc(), err=True, nl=False)
-    told = str(error)
+    name = ctx.invoked_subcommand
+    asked = (
+        ctx.command.get_command(ctx, name) if isinstance(ctx.command, Commands) and name else None
+    )
+    told = in_options(str(error), asked)
     if not isinstance(error, (FairdialError, OSError)):
         told = f"{type(error).__name__}: {error} (--debug shows where)"
     return Failure(told, code)
@@ -153,8 +165,9 @@ def _plain_warnings() -> Iterator[None]:
     told: set[str] = set()
 
     def show(message: Warning | str, *_: Any, **__: Any) -> None:
-        text = " ".join(str(message).split())
-        if text not in told:
+        asked = click.get_current_context(silent=True)
+        text = in_options(" ".join(str(message).split()), asked.command if asked else None)
+        if text not in told and not speaks_another():
             told.add(text)
             click.echo(f"Warning: {text}", err=True)
 

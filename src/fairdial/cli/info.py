@@ -21,30 +21,33 @@ if TYPE_CHECKING:
 def info(folder: Path, key_file: Path | None, show: Output) -> None:
     """What MODEL is: method, criterion, groups, columns, where its dial rests.
 
-    Every file is checked against the manifest's hashes; with --key-file the signature too. The
-    folder's MODEL_CARD.md says more, in words.
+    Every file is checked against the manifest's hashes; with --key-file the signature too. No
+    object is loaded, so there is nothing to trust. The folder's MODEL_CARD.md says more, in words.
     """
     from fairdial.cli.figures import frontier_parts, point_data, positions, shown_tolerances
-    from fairdial.cli.models import read_told
+    from fairdial.cli.models import read_told, reading_manifest
 
     told = read_told(folder, key_file)
-    data = describe(folder, told)
+    with reading_manifest():
+        data = describe(folder, told) | {"signature_checked": key_file is not None}
+        lines = _lines(data)
     if told.known is None:
-        show.result(data, _lines(data), "It isn't calibrated yet: fairdial calibrate does it.")
+        show.result(data, lines, "It isn't calibrated yet: fairdial calibrate does it.")
         return
     points = positions(told.known, shown_tolerances(told.known, told.resting))
     data["frontier"] = [point_data(point) for point in points]
-    show.result(data, _lines(data), *frontier_parts(points, told.resting))
+    show.result(data, lines, *frontier_parts(points, told.resting))
 
 
 def describe(folder: Path, told: Told) -> dict[str, Any]:
     """What the manifest tells, as JSON knows it."""
     from fairdial.cli.figures import plain
+    from fairdial.cli.learners import asked_for
     from fairdial.persistence.manifest import SIGNATURE
     from fairdial.persistence.values import unpack
 
     manifest, frontier = told.manifest, told.known
-    parameters = manifest["parameters"]
+    parameters, training = manifest["parameters"], manifest.get("training") or {}
     negative, positive = unpack(manifest["classes"]).tolist()
     sensitive = unpack(parameters["sensitive_column"])
     criterion = parameters["criterion"]
@@ -53,7 +56,10 @@ def describe(folder: Path, told: Told) -> dict[str, Any]:
         "model": str(folder),
         "hash": told.hash,
         "signed": (folder / SIGNATURE).exists(),
-        "method": manifest["method"],
+        "method": asked_for(manifest),
+        "estimator": manifest["method"],
+        "training_rows": training.get("rows"),
+        "trained": training.get("ended"),
         "criterion": criterion if isinstance(criterion, str) else criterion["$criterion"],
         "tolerance": told.resting,
         "label": manifest["label"],
@@ -74,19 +80,32 @@ def _names(given: Any) -> list[str]:
     return [str(name) for name in given] if isinstance(given, (list, tuple)) else [str(given)]
 
 
+def _signature(data: dict[str, Any]) -> str:
+    if data["signature_checked"]:
+        return "checked: it was made with the key"
+    return "not checked: give --key-file" if data["signed"] else "none"
+
+
 def _lines(data: dict[str, Any]) -> str:
     features = data["features"]
     named = {
-        "method": data["method"],
+        "method": f"{data['method']} ({data['estimator']})",
+        "trained": "elsewhere: not known"
+        if data["trained"] is None
+        else f"on {data['training_rows']:,} rows, {data['trained']} UTC",
         "criterion": data["criterion"],
         "dial rests at": f"{data['tolerance']:g}",
         "selected means": f"{data['label'] or 'label'} = {data['positive']!r} (the other: "
         f"{data['negative']!r})",
-        "groups": ", ".join(f"{g['group']} ({g['rows']:,} rows)" for g in data["groups"]) or "-",
+        "groups": ", ".join(
+            f"{g['group']} ({g['rows']:,} calibration rows)" for g in data["groups"]
+        )
+        or "-",
         "told by": ", ".join(data["sensitive"] or ["-"]),
         "features": "-" if features is None else f"{len(features)}: {', '.join(features)}",
         "made with": ", ".join(f"{name} {number}" for name, number in data["libraries"].items()),
-        "hash": data["hash"] + (" (signed)" if data["signed"] else ""),
+        "hash": data["hash"],
+        "signature": _signature(data),
     }
     width = max(map(len, named))
     return "\n".join(f"{name:<{width}}  {value}" for name, value in named.items())

@@ -98,3 +98,9 @@ def make_model(
     kinds: dict[str, Any] = {"gfb": GFB, "epo": EPO, "fairbinn": FairBiNN, "yoto": YOTO}
     model: DialClassifier = kinds[method](network=network, random_state=seed, **common)
     return model
+
+
+def asked_for(manifest: dict[str, Any]) -> str:
+    """What --method was, where the command line trained; else the estimator's name."""
+    training = manifest.get("training") or {}
+    return str(training.get("asked") or manifest["method"])

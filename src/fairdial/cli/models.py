@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from fairdial._validation import check_one
 from fairdial.cli.tables import check_free
-from fairdial.errors import InvalidInputError, MissingExtraError
+from fairdial.errors import InvalidInputError, MissingExtraError, ModelFileError
 from fairdial.frontier import Frontier
 from fairdial.persistence.folder import check_target, read_folder
 from fairdial.persistence.frontiers import FRONTIER, frontier_from_arrays
-from fairdial.persistence.manifest import SIGNATURE, read_key
+from fairdial.persistence.manifest import MANIFEST, SIGNATURE, read_key
 from fairdial.persistence.quick import import_skops
 from fairdial.persistence.values import unpack
 
@@ -27,6 +28,7 @@ class Told:
 
     manifest: dict[str, Any]
     hash: str
+    resting: float  # the tolerance at which the dial rests
     known: Frontier | None
 
     @property
@@ -36,19 +38,30 @@ class Told:
             raise InvalidInputError(UNCALIBRATED)
         return self.known
 
-    @property
-    def resting(self) -> float:
-        """The tolerance at which the dial rests."""
-        return float(unpack(self.manifest["parameters"]["tolerance"]))
+
+@contextlib.contextmanager
+def reading_manifest() -> Iterator[None]:
+    """What a manifest doesn't tell, or tells otherwise, is the file's fault."""
+    try:
+        yield
+    except ModelFileError:
+        raise
+    except (LookupError, TypeError, ValueError, AttributeError) as error:
+        told = str(error) if isinstance(error, InvalidInputError) else repr(error)
+        raise ModelFileError(
+            f"`{MANIFEST}` must tell of a model, got something else ({told})."
+        ) from error
 
 
 def read_told(folder: Path, key: Path | None) -> Told:
     """What a model is, and its dial; neither torch nor the scorer's libraries are needed."""
-    stored = read_folder(folder, key=key)
-    told, frontier = stored.manifest["frontier"], None
-    if told is not None:
-        frontier = frontier_from_arrays(told, stored.files[FRONTIER], FRONTIER)
-    return Told(stored.manifest, stored.hash, frontier)
+    stored, frontier = read_folder(folder, key=key), None
+    with reading_manifest():
+        told = stored.manifest["frontier"]
+        if told is not None:
+            frontier = frontier_from_arrays(told, stored.files[FRONTIER], FRONTIER)
+        resting = check_one(unpack(stored.manifest["parameters"]["tolerance"]))
+    return Told(stored.manifest, stored.hash, resting, frontier)
 
 
 def open_model(
@@ -68,13 +81,17 @@ def open_model(
 def check_place(out: Path, overwrite: bool, key: Path | None) -> None:
     """Whether a model can be written there, and signed, before the work is done."""
     check_free(out, overwrite)
-    check_target(out, overwrite=overwrite)
+    try:
+        check_target(out, overwrite=overwrite)
+    except InvalidInputError as error:
+        raise InvalidInputError(str(error).replace("`folder`", "--out")) from error
     read_key(key)
 
 
 def refuse_unsigned(folder: Path, key: Path | None) -> None:
-    """A signed model is replaced by a signed one."""
+    """What is made of a signed model is signed, too."""
     if key is None and os.path.lexists(folder / SIGNATURE):
         raise InvalidInputError(
-            f"--key-file must be given: {folder} is signed, and would lose its signature."
+            f"--key-file must be given: {folder} is signed, and what is made of it would lose the "
+            "signature."
         )

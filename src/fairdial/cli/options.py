@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from functools import wraps
 from pathlib import Path
@@ -30,9 +31,26 @@ TRUST = click.option(
     help="A type of scikit-learn's objects that may be loaded besides those known to be harmless.",
 )
 OVERWRITE = click.option("--overwrite", is_flag=True, help="Replace what lies at --out.")
+
+
+class Share(click.FloatRange):
+    """A number between two others; NaN isn't."""
+
+    name = "number"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        """The number, or click's own words on why it isn't one."""
+        found: float = super().convert(value, param, ctx)
+        if math.isnan(found):
+            self.fail(f"{value} is not in the range {self._describe_range()}.", param, ctx)
+        return found
+
+
 CONFIDENCE = click.option(
     "--confidence",
-    type=click.FloatRange(0, 1, min_open=True, max_open=True),
+    type=Share(0, 1, min_open=True, max_open=True),
     help="The gap on new rows is to be within the tolerance with this confidence, such as 0.95.",
 )
 
@@ -41,7 +59,7 @@ def tolerance(
     *, required: bool = False, told: str = "The largest gap that is wished for."
 ) -> Decorator:
     """The option --tolerance."""
-    return click.option("--tolerance", type=click.FloatRange(0, 1), required=required, help=told)
+    return click.option("--tolerance", type=Share(0, 1), required=required, help=told)
 
 
 def tells(command: Callable[..., Any]) -> Callable[..., Any]:

@@ -12,7 +12,7 @@ from fairdial.cli.output import Output
 from fairdial.errors import InvalidInputError
 
 STDOUT = Path("-")
-DECISION, MARGIN = "decision", "margin"
+DECISION, MARGIN, LOGIT = "decision", "margin", "logit"
 
 
 @click.command()
@@ -45,9 +45,10 @@ def predict(
 ) -> None:
     """Decisions of MODEL for the rows of DATA, in their order.
 
-    The columns are the decision, as a label, and the margin: how far the row is above (or below 0)
-    the border of being selected, in log-odds. DATA must have the features and the sensitive
-    columns that the model was trained with; others are ignored.
+    The columns are the decision, as a label; the margin: how far the row is above (or below 0) the
+    border of being selected, in log-odds; and, of methods with thresholds, the logit: the score
+    itself, which is the same at every tolerance, for calibrate --scores logit. DATA must have the
+    features and the sensitive columns that the model was trained with; others are ignored.
     """
     from fairdial.cli.figures import plain
     from fairdial.cli.models import open_model
@@ -64,13 +65,15 @@ def predict(
     table = read_rows(model, data)
     if identity is not None:
         need_columns(table, [identity], "--id")
-        if identity in (DECISION, MARGIN):
+        if identity in (DECISION, MARGIN, LOGIT):
             raise InvalidInputError(f"--id must not be called {identity!r}: that is written, too.")
     X = inputs(model, table)
     margin = model.decision_function(X, tolerance=tolerance, confidence=confidence)
     selected = margin > 0
     found = table[[identity]] if identity is not None else table.iloc[:, :0]
     found = found.assign(**{DECISION: model.classes_[selected.astype(int)], MARGIN: margin})
+    if hasattr(model, "logits"):
+        found[LOGIT] = model.logits(X)
     write_table(found, out, overwrite=overwrite)
     told: dict[str, Any] = {
         "out": str(out),

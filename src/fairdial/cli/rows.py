@@ -2,15 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
-from fairdial.cli.tables import as_numbers, as_text, need_columns, read_table, split_names, tidy
-from fairdial.errors import FairdialWarning, InvalidInputError, warn
+from fairdial._validation import encode_groups
+from fairdial.cli.tables import (
+    as_numbers,
+    as_text,
+    looks_like_dates,
+    nearest,
+    need_columns,
+    read_table,
+    row_name,
+    split_names,
+    tidy,
+)
+from fairdial.criteria import criterion as find_criterion
+from fairdial.errors import FairdialWarning, InvalidInputError, SmallGroupError, warn
+from fairdial.methods.rows import hold_out
 
 MOST_LABELS = 10  # that an error lists
 MOST_GROUPS = 100
@@ -104,8 +118,11 @@ def take_labels(column: pd.Series, positive: str | None) -> tuple[pd.Series, Any
     for value in values:
         if positive == str(value) or (not isinstance(value, str) and _same(positive, value)):
             return column, value
+    near = nearest(positive, [str(value) for value in values])
+    told = f" Did you mean {near!r}?" if near is not None else ""
     raise InvalidInputError(
         f"--positive must be one of the labels {values[0]!r} and {values[1]!r}, got {positive!r}."
+        + told
     )
 
 
@@ -124,13 +141,26 @@ def take_features(table: pd.DataFrame, groups: Sequence[str]) -> pd.DataFrame:
             f"--sensitive: {', '.join(map(repr, groups))} must tell the group of every row, got "
             f"{int(missing.sum())} rows without."
         )
-    many = len(table[list(groups)].drop_duplicates())
+    names = table[list(groups)].drop_duplicates()
+    many = len(names)
+    if many == 1:
+        raise InvalidInputError(
+            f"--sensitive: {', '.join(map(repr, groups))} must tell two groups or more, got one: "
+            f"{' & '.join(map(str, names.iloc[0]))!r}. There is no gap to be dialled."
+        )
     if many > MOST_GROUPS:
         raise InvalidInputError(
             f"--sensitive: {', '.join(map(repr, groups))} must tell at most {MOST_GROUPS} groups, "
             f"got {many:,}. Put values together first, such as ages into ranges."
         )
     features = tidy(table.drop(columns=list(groups)))
+    for name in features:
+        if looks_like_dates(features[name]):
+            warn(
+                f"{name!r} looks like dates, and each is taken for a category of its own: turn "
+                f"them into numbers first, or --drop {name!r}",
+                FairdialWarning,
+            )
     if features.shape[1] == 0:
         raise InvalidInputError(
             "DATA must have columns to learn from, got none besides the others."
@@ -142,6 +172,35 @@ def take_features(table: pd.DataFrame, groups: Sequence[str]) -> pd.DataFrame:
                 FairdialWarning,
             )
     return features.join(table[list(groups)])
+
+
+def check_held_out(rows: TrainingRows, criterion: str, share: float, least: int) -> None:
+    """Whether every group will have enough held-out rows that count, before anything is trained.
+
+    How many rows are held out is known beforehand; which ones is drawn.
+    """
+    kind = find_criterion(criterion)
+    given = rows.X[rows.groups] if len(rows.groups) > 1 else rows.X[rows.groups[0]]
+    codes, names = encode_groups(given, "sensitive_features")
+    positive = max(rows.y.unique()) if rows.positive is None else rows.positive
+    labels = (rows.y == positive).to_numpy()
+    held = hold_out(codes.astype(np.intp) * 2 + labels, share, np.random.RandomState(0))
+    wanted = kind.rates[0].counted
+    counts = held if wanted is None else held[labels[held] == bool(wanted)]
+    there = np.bincount(codes, minlength=len(names)).tolist()
+    counted = np.bincount(codes[counts], minlength=len(names)).tolist()
+    small = [
+        f"{name!r} ({n:,} of its {m:,} rows)"
+        for name, n, m in zip(names, counted, there, strict=True)
+        if n < least
+    ]
+    if small:
+        raise SmallGroupError(
+            f"--sensitive: every group of {', '.join(map(repr, rows.groups))} must have at least "
+            f"{least} held-out rows that count for {kind.name}, got fewer in {', '.join(small)}. "
+            "Merge small groups, leave their rows out, hold out more rows (--calibration), or "
+            "lower --min-count: a single row of a tiny group can move everybody else."
+        )
 
 
 # ---- rows for a model --------------------------------------------------------------------------
@@ -182,6 +241,12 @@ def read_rows(model: Any, data: Path, label: str | None = None) -> pd.DataFrame:
         texts.append(label)
     table = read_table(data, texts)
     need_columns(table, [*features, *groups], "DATA")
+    missing = table[groups].isna().any(axis=1).to_numpy()
+    if missing.any():
+        raise InvalidInputError(
+            f"DATA must tell the group of every row in {', '.join(map(repr, groups))}, got "
+            f"{int(missing.sum()):,} rows without (the first: {row_name(int(np.argmax(missing)))})."
+        )
     return table.assign(**{name: _as_known(table[name], kinds.get(name)) for name in features})
 
 
@@ -201,6 +266,13 @@ def _as_known(column: pd.Series, kind: Any) -> pd.Series:
     if hasattr(kind, "categories"):
         return ready.astype(kind)
     return ready if _is_text(kind) else as_numbers(column)
+
+
+def groups_of(model: Any, table: pd.DataFrame) -> tuple[Hashable, ...]:
+    """Names of the groups that the rows are of."""
+    columns = sensitive_columns(model)
+    given = table[columns] if len(columns) > 1 else table[columns[0]]
+    return encode_groups(given, "sensitive_features")[1]
 
 
 def inputs(model: Any, table: pd.DataFrame) -> pd.DataFrame:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Collection, Iterable, Sequence
 from difflib import get_close_matches
 from pathlib import Path
+from tempfile import mkdtemp
 from types import ModuleType
 from uuid import uuid4
 
@@ -19,6 +21,12 @@ from fairdial.errors import InvalidInputError, MissingExtraError
 CSV, PARQUET = (".csv", ".csv.gz"), (".parquet", ".pq")
 EXACT = (3, 1)  # the pandas from which on numbers are read to the last bit by default
 MOST_NAMED = 40  # columns that an error lists
+MOST_SHOWN = 60  # letters of a name that may be a whole line
+ALIKE = 0.7  # words that share less than this aren't taken for each other
+SEPARATORS = (";", "\t", "|")  # that are no commas
+MOST_LOOKED_AT = 100  # values, before a column is taken for one of dates
+DATE = re.compile(r"(\d{4}([-/.])\d{1,2}\2\d{1,2}|\d{1,2}([-/.])\d{1,2}\3(\d{4}|\d{2}))([ T].*)?")
+FIELDS = re.compile(r"Expected (\d+) fields in line (\d+), saw (\d+)")
 
 
 # ---- reading -----------------------------------------------------------------------------------
@@ -33,14 +41,16 @@ def read_table(path: Path, texts: Collection[str] = ()) -> pd.DataFrame:
         else:
             exact = {} if _version(pd) >= EXACT else {"float_precision": "round_trip"}
             kinds = dict.fromkeys(texts, "str")
+            _check_header(path)
             found = pd.read_csv(path, low_memory=False, dtype=kinds, **exact)
     except ImportError as error:
         raise MissingExtraError(
             f"{path.name} needs pyarrow: pip install 'fairdial[large]'."
         ) from error
+    except InvalidInputError:
+        raise
     except (ValueError, OSError, pd.errors.ParserError) as error:
-        told = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-        raise InvalidInputError(f"{path} can't be read: {told}") from error
+        raise InvalidInputError(f"{path} can't be read: {_why(error)}") from error
     if len(found) == 0:
         raise InvalidInputError(f"{path} must hold at least one row, got a table without any.")
     found.columns = [str(name) for name in found.columns]
@@ -48,6 +58,37 @@ def read_table(path: Path, texts: Collection[str] = ()) -> pd.DataFrame:
         twice = found.columns[found.columns.duplicated()][0]
         raise InvalidInputError(f"{path} must name each column once, got {twice!r} twice.")
     return found.reset_index(drop=True)
+
+
+def _check_header(path: Path) -> None:
+    """Names that a CSV file begins with: pandas would rename one that comes twice."""
+    names = pd.read_csv(path, header=None, nrows=1, dtype="str").iloc[0].dropna()
+    if names.duplicated().any():
+        twice = names[names.duplicated()].iloc[0]
+        raise InvalidInputError(f"{path} must name each column once, got {twice!r} twice.")
+    other = [sign for sign in SEPARATORS if len(names) == 1 and sign in names.iloc[0]]
+    if other:
+        shown = names.iloc[0]
+        shown = shown if len(shown) <= MOST_SHOWN else shown[:MOST_SHOWN] + "..."
+        raise InvalidInputError(
+            f"{path} must have commas between its columns, got one column {shown!r}: is the "
+            f"separator {other[0]!r}? Save it with commas, and with points in numbers."
+        )
+
+
+def _why(error: Exception) -> str:
+    """Why a file can't be read, in words that its owner can use."""
+    told = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+    if isinstance(error, pd.errors.EmptyDataError):
+        return "it is empty, and must have a line of names and a line for each row."
+    if isinstance(error, UnicodeError):
+        return "it isn't text in UTF-8. Is it a CSV file?"
+    if isinstance(error, pd.errors.ParserError):
+        fields = FIELDS.search(told)
+        if fields is None:
+            return "it isn't a CSV file."
+        return f"line {fields[2]} has {fields[3]} values, and those before have {fields[1]}."
+    return told
 
 
 def _version(library: ModuleType) -> tuple[int, ...]:
@@ -66,19 +107,41 @@ def _kind(path: Path, argument: str) -> tuple[str, ...]:
 
 def need_columns(table: pd.DataFrame, names: Iterable[str], argument: str) -> None:
     """Columns that must be there; the error lists those that are, and the nearest."""
+    there = [str(column) for column in table.columns]
+    listed = ", ".join(map(repr, there[:MOST_NAMED]))
+    listed += f" and {len(there) - MOST_NAMED} more" if len(there) > MOST_NAMED else ""
     for name in names:
-        if name in table.columns:
+        if name in there:
             continue
-        there = [str(column) for column in table.columns]
-        near = get_close_matches(name, there, 1) or [
-            column for column in there if column.strip().lower() == name.strip().lower()
-        ]
-        told = f" Did you mean {near[0]!r}?" if near else ""
-        listed = ", ".join(map(repr, there[:MOST_NAMED]))
-        more = f" and {len(there) - MOST_NAMED} more" if len(there) > MOST_NAMED else ""
+        near = nearest(name, there)
+        told = f" Did you mean {near!r}?" if near is not None else ""
+        if argument == "DATA":
+            told = f" Is it {near!r} there?" if near is not None else ""
+            raise InvalidInputError(f"DATA must have the column {name!r}; it has {listed}.{told}")
         raise InvalidInputError(
-            f"{argument} must be among the columns {listed}{more}; got {name!r}.{told}"
+            f"{argument} must be among the columns {listed}; got {name!r}.{told}"
         )
+
+
+def nearest(word: str, known: Sequence[str]) -> str | None:
+    """The known word that was probably meant: but for capitals and spaces, or nearly so."""
+    for other in known:
+        if other.strip().lower() == word.strip().lower():
+            return other
+    return next(iter(get_close_matches(word, known, 1, ALIKE)), None)
+
+
+def row_name(place: int) -> str:
+    """A row as people count: from 1, without the line of names."""
+    return f"row {place + 1:,} (the first below the names is row 1)"
+
+
+def looks_like_dates(column: pd.Series) -> bool:
+    """Whether a column of texts looks like one of dates, by some of its values."""
+    if column.dtype != object:
+        return False
+    seen = column.dropna().drop_duplicates().head(MOST_LOOKED_AT)
+    return len(seen) > 0 and all(DATE.fullmatch(str(value).strip()) for value in seen)
 
 
 # ---- columns -----------------------------------------------------------------------------------
@@ -116,8 +179,8 @@ def _finite(column: pd.Series) -> pd.Series:
     endless = np.isinf(column.to_numpy())
     if endless.any():
         raise InvalidInputError(
-            f"{column.name!r} must hold finite numbers or none at all, got an infinite one in row "
-            f"{int(np.argmax(endless))}."
+            f"{column.name!r} must hold finite numbers or none at all, got an infinite one in "
+            f"{row_name(int(np.argmax(endless)))}."
         )
     return column
 
@@ -141,19 +204,25 @@ def as_numbers(column: pd.Series) -> pd.Series:
         wrong = column[numbers.isna() & column.notna()]
         raise InvalidInputError(
             f"{column.name!r} must hold numbers, as it did in training, got {wrong.iloc[0]!r} in "
-            f"row {wrong.index[0]}."
+            f"{row_name(wrong.index[0])}."
         ) from None
 
 
 # ---- writing -----------------------------------------------------------------------------------
 
 
-def check_free(path: Path, overwrite: bool) -> None:
-    """Refuse to write where something lies, unless that is wished."""
+def check_free(path: Path, overwrite: bool, option: str = "--out") -> None:
+    """Refuse to write where something lies, unless that is wished, or where nothing can be."""
     if os.path.lexists(path) and not overwrite:
-        raise InvalidInputError(f"--out: {path} is there already; --overwrite replaces it.")
+        raise InvalidInputError(f"{option}: {path} is there already; --overwrite replaces it.")
     if not path.parent.is_dir():
-        raise InvalidInputError(f"--out must lie in a folder that is there, got {path}.")
+        raise InvalidInputError(f"{option} must lie in a folder that is there, got {path}.")
+    try:
+        os.rmdir(mkdtemp(prefix=".", dir=path.parent))
+    except OSError as error:
+        raise InvalidInputError(
+            f"{option} must lie in a folder that can be written to, got {path} ({error.strerror})."
+        ) from error
 
 
 def check_table_name(path: Path) -> None:

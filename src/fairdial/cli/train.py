@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from fairdial._validation import asked_processes
 from fairdial.cli import options
 from fairdial.cli.learners import DEFAULT, METHODS, NETWORKS
 from fairdial.cli.output import Output
@@ -30,8 +30,8 @@ CRITERIA = ("demographic_parity", "equal_opportunity", "predictive_equality")
     required=True,
     multiple=True,
     metavar="COLUMN[,COLUMN]",
-    help="Column that tells the group; several stand for their intersections. The model doesn't "
-    "learn from it, but needs it to decide.",
+    help="Column that tells the group; several stand for their intersections. It is "
+    "needed to decide; boosting and logistic don't learn from it, networks see it.",
 )
 @click.option(
     "--criterion",
@@ -56,7 +56,7 @@ CRITERIA = ("demographic_parity", "equal_opportunity", "predictive_equality")
 @options.tolerance(told="Where the dial rests: the gap that predict keeps by default. [default: 0]")
 @click.option(
     "--calibration",
-    type=click.FloatRange(0, 1, min_open=True, max_open=True),
+    type=options.Share(0, 1, min_open=True, max_open=True),
     default=0.25,
     show_default=True,
     help="Share of the rows that is held out to find the dial.",
@@ -126,7 +126,7 @@ def train(
     """
     from fairdial.cli.learners import make_model
     from fairdial.cli.models import check_place
-    from fairdial.cli.rows import training_rows
+    from fairdial.cli.rows import check_held_out, training_rows
     from fairdial.cli.tables import read_table
     from fairdial.persistence.quick import import_skops
 
@@ -152,9 +152,14 @@ def train(
             calibration=calibration,
             min_count=min_count,
         )
-        show.note(f"Training {method} on {len(rows.X):,} rows, {len(rows.features)} features ...")
+        check_held_out(rows, criterion, calibration, min_count)
+        show.note(
+            f"Training {method} on {len(rows.X):,} rows, {calibration:.0%} of them held out to "
+            f"find the dial, {len(rows.features)} features ..."
+        )
         start = time.perf_counter()
         model.fit(rows.X, rows.y)
+        model.training_["asked"] = method
         seconds = time.perf_counter() - start
         if not is_main:
             return
@@ -179,10 +184,12 @@ def _tell(model: Any, rows: TrainingRows, told: dict[str, Any], show: Output) ->
         point_data,
         positions,
         shown_tolerances,
+        warn_if_constant,
     )
 
     frontier, resting = model.frontier_, model.tolerance
     points = positions(frontier, shown_tolerances(frontier, resting))
+    warn_if_constant(points)
     negative, positive = model.classes_.tolist()
     show.result(
         told
@@ -193,6 +200,7 @@ def _tell(model: Any, rows: TrainingRows, told: dict[str, Any], show: Output) ->
             "sensitive": rows.groups,
             "features": rows.features,
             "rows": len(rows.X),
+            "training_rows": model.training_["rows"],
             "calibration_rows": int(frontier.rows.sum()),
             "tolerance": resting,
             "frontier": [point_data(point) for point in points],
@@ -207,7 +215,7 @@ def _tell(model: Any, rows: TrainingRows, told: dict[str, Any], show: Output) ->
 @contextmanager
 def processes(method: str) -> Iterator[bool]:
     """Whether this process tells and saves; torchrun starts several, of which one does."""
-    if int(os.environ.get("WORLD_SIZE", "1")) == 1:
+    if asked_processes() == 1:
         yield True
         return
     if method not in NETWORKS:

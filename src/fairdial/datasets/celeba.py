@@ -64,8 +64,8 @@ def load_celeba(
     Returns
     -------
     Dataset
-        Its ``X`` is a :class:`Pictures`, in the order of the sorted names. Copies of one file are
-        one cluster, so no split parts them.
+        Its ``X`` is a :class:`Pictures`, in the order of the sorted names. Copies of one
+        picture are one cluster, so no split parts them.
 
     Examples
     --------
@@ -93,12 +93,19 @@ def load_celeba(
     files = _find_pictures(place)
     names = sorted(marks.keys() & files.members.keys())
     absent = sorted(marks.keys() - files.members.keys())
+    unnamed = sorted(files.members.keys() - marks.keys())
     if not names:
         raise _wrong(place)
     if absent:
         warn(
             f"{len(absent):,} of {len(marks):,} pictures that {ATTRIBUTES} names are not there "
             f"and left out: {first_names(absent)}",
+            FairdialWarning,
+        )
+    if unnamed:
+        warn(
+            f"{len(unnamed):,} of {len(files.members):,} pictures are not named by {ATTRIBUTES} "
+            f"and left out: {first_names(unnamed)}",
             FairdialWarning,
         )
     decoded = decode_once(files, names, title="celeba", size=size, cache=cache, verbose=verbose)
@@ -113,8 +120,9 @@ def load_celeba(
         source=f"Liu, Luo, Wang and Tang (2015), CelebA, aligned and cropped, {ADDRESS}",
         licence="non-commercial research only, no redistribution",
         preparation=(
-            f"sorted by name, {len(absent)} pictures that are not there left out, "
-            f"{size} x {size} pixels ({RESAMPLING}), copies of a file are one cluster"
+            f"sorted by name, {len(absent)} pictures that are not there and "
+            f"{len(unnamed)} without attributes left out, {size} x {size} pixels ({RESAMPLING}), "
+            "copies of a picture are one cluster"
         ),
         clusters=decoded.clusters,
     )

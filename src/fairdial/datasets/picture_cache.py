@@ -30,7 +30,7 @@ from fairdial.datasets.pictures import CHANNELS, Pictures, Pixels, shaped_key
 from fairdial.errors import FairdialWarning, InvalidInputError, MissingExtraError, warn
 from fairdial.progress import Bar, Reporter, Silent
 
-FORMAT = 1
+FORMAT = 2  # since 2 copies are found by their pixels
 RESAMPLING = "bilinear"
 VARIABLE = "FAIRDIAL_CACHE"
 MANIFEST = "manifest.json"
@@ -42,7 +42,7 @@ DIGITS = 16  # of a digest in a file's name
 
 
 class Decoded(NamedTuple):
-    """Pictures with the name of each, and a number that copies of one file have in common."""
+    """Pictures with the name of each, and a number that copies of one have in common."""
 
     pictures: Pictures
     names: list[str]
@@ -61,6 +61,8 @@ def cache_folder(cache: str | os.PathLike[str] | None = None) -> Path:
     >>> cache_folder("scratch").name
     'scratch'
     """
+    if cache is not None and not isinstance(cache, str | os.PathLike):
+        raise InvalidInputError(f"`cache` must be the path of a folder or None, got {cache!r}.")
     chosen = cache if cache is not None else os.environ.get(VARIABLE)
     if chosen:
         return Path(chosen).expanduser()
@@ -101,13 +103,7 @@ def decode_once(
     recipe = f"{FORMAT} {RESAMPLING} {size} {files.digest(names)}"
     digest = hashlib.sha256(recipe.encode()).hexdigest()
     folder = cache_folder(cache) / f"{title}-{size}px-{digest[:DIGITS]}"
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InvalidInputError(
-            f"`cache` must be a folder that can be written, got {folder.parent}: {error}."
-        ) from None
-    _remove_abandoned(folder)
+    open_folder(folder)
     manifest = _read_manifest(folder, digest)
     if manifest is None:
         manifest = _make(files, names, size, folder, digest, verbose)
@@ -126,12 +122,19 @@ def decode_once(
     return Decoded(pictures, manifest["names"], clusters.astype(np.int64))
 
 
-def _remove_abandoned(folder: Path) -> None:
-    """What a killed process left behind."""
+def open_folder(folder: Path) -> Path:
+    """A folder of the cache: made where it isn't there, without what a killed process left."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InvalidInputError(
+            f"`cache` must be a folder that can be written, got {str(folder)!r}: {error}."
+        ) from None
     for path in folder.glob(f"*{PART}"):
         with suppress(OSError):  # somebody else was faster, or it is somebody else's
             if time.time() - path.stat().st_mtime > ABANDONED:
                 path.unlink()
+    return folder
 
 
 def _read_manifest(folder: Path, digest: str) -> dict[str, Any] | None:
@@ -159,11 +162,11 @@ def _make(
         _write_header(stream, (len(names), CHANNELS, size, size))
         reporter: Reporter = Bar("decoding", len(names), ()) if verbose else Silent()
         with reporter as shown:
-            for name, blob, pixels in _decoded(files, names, decode):
-                if blob is None or pixels is None:
+            for name, pixels in _decoded(files, names, decode):
+                if pixels is None:
                     unreadable.append(name)
                 else:
-                    kept[name] = hashlib.sha256(blob).hexdigest()
+                    kept[name] = hashlib.sha256(pixels.data).hexdigest()
                     seen.update(pixels.data)
                     stream.write(pixels.data)
                 shown.advance({})
@@ -177,7 +180,7 @@ def _make(
         stream.write(json.dumps(manifest).encode())
         return MANIFEST
 
-    path = _write_whole(folder, write_pixels)
+    path = write_whole(folder, write_pixels)
     manifest |= {
         "size": size,
         "resampling": RESAMPLING,
@@ -188,11 +191,11 @@ def _make(
         "names": list(kept),
         "sha256": list(kept.values()),
     }
-    _write_whole(folder, write_manifest)
+    write_whole(folder, write_manifest)
     return manifest
 
 
-def _write_whole(folder: Path, fill: Callable[[IO[bytes]], str]) -> Path:
+def write_whole(folder: Path, fill: Callable[[IO[bytes]], str]) -> Path:
     """A file that ``fill`` writes and names; it gets its name when it is whole and on disk."""
     part = folder / f"{os.getpid()}-{uuid.uuid4().hex}{PART}"
     try:
@@ -213,14 +216,14 @@ def _write_header(stream: IO[bytes], shape: tuple[int, ...]) -> None:
 
 def _decoded(
     files: PictureFiles, names: Sequence[str], decode: Callable[[bytes | None], Pixels | None]
-) -> Iterator[tuple[str, bytes | None, Pixels | None]]:
-    """Name, file and pixels of one picture after the other."""
+) -> Iterator[tuple[str, Pixels | None]]:
+    """Name and pixels of one picture after the other."""
     threads = min(os.cpu_count() or 1, MOST_THREADS)
     with files.reader() as read, ThreadPoolExecutor(threads) as pool:
         for start in range(0, len(names), AT_ONCE):
             batch = names[start : start + AT_ONCE]
             blobs = [read(name) for name in batch]
-            yield from zip(batch, blobs, pool.map(decode, blobs), strict=True)
+            yield from zip(batch, pool.map(decode, blobs), strict=True)
 
 
 def decoder(size: int) -> Callable[[bytes | None], Pixels | None]:

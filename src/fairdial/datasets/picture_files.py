@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import zipfile
+import zlib
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -15,6 +16,12 @@ from fairdial.errors import InvalidInputError
 
 SUFFIX = ".jpg"
 SHOWN = 5  # names in a message
+BROKEN = (  # what reading a member of a zip file raises
+    zipfile.BadZipFile,
+    zlib.error,
+    EOFError,
+    RuntimeError,  # encrypted; NotImplementedError, a kind of it: packed in an unknown way
+)
 
 
 class Member(NamedTuple):
@@ -57,7 +64,7 @@ class PictureFiles:
 
     @contextmanager
     def reader(self) -> Iterator[Callable[[str], bytes | None]]:
-        """A function from a name to the bytes of its file; None if a zip file's are damaged."""
+        """A function from a name to the bytes of its file; None if a zip file doesn't give them."""
         if not self.zipped:
             yield lambda name: (self.place / self.members[name].path).read_bytes()
             return
@@ -66,7 +73,7 @@ class PictureFiles:
             def read(name: str) -> bytes | None:
                 try:
                     return archive.read(self.members[name].path)
-                except zipfile.BadZipFile:
+                except BROKEN:
                     return None
 
             yield read

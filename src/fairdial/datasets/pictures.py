@@ -29,7 +29,9 @@ class Pictures:
     Parameters
     ----------
     pixels : uint8 array or memmap of shape (N, 3, height, width)
-        All pictures, channels first.
+        All pictures, channels first. They are not copied: an array that may be written to can be
+        changed by whoever holds it, and its content is then hashed whenever it must be known
+        (``pixels.flags.writeable = False`` says that nobody will).
     places : int array of shape (n,), optional
         Which of them are the rows of this table, in which order; all by default.
     mean, std : three numbers each
@@ -97,10 +99,16 @@ class Pictures:
 
     @property
     def key(self) -> str:
-        """Digest of all pixels and their shape: the same content has the same key."""
-        if "key" not in self._known:
-            self._known["key"] = pixels_key(self._pixels)
-        return self._known["key"]
+        """Digest of all pixels and their shape: the same content has the same key.
+
+        It is computed once where nobody can change the pixels, and else each time.
+        """
+        if "key" in self._known:
+            return self._known["key"]
+        found = pixels_key(self._pixels)
+        if not _can_change(self._pixels):
+            self._known["key"] = found
+        return found
 
     def places_key(self) -> str:
         """Digest of :attr:`key` and the places, in their order: names what is in each row.
@@ -235,6 +243,16 @@ def shaped_key(digest: hashlib._Hash, shape: tuple[int, ...]) -> str:
     """As :func:`pixels_key`, where the digest has seen the bytes already."""
     digest.update(repr(shape).encode())
     return digest.hexdigest()
+
+
+def _can_change(pixels: Pixels) -> bool:
+    """Whether the array, or one whose memory it shows, may be written to."""
+    array: Any = pixels
+    while isinstance(array, np.ndarray):
+        if array.flags.writeable:
+            return True
+        array = array.base
+    return False
 
 
 def _mapped_file(pixels: Pixels) -> tuple[str, int] | None:

@@ -58,8 +58,8 @@ def load_utkface(
     Returns
     -------
     Dataset
-        Its ``X`` is a :class:`Pictures`, in the order of the sorted names. Copies of one file are
-        one cluster, so no split parts them.
+        Its ``X`` is a :class:`Pictures`, in the order of the sorted names. Copies of one
+        picture are one cluster, so no split parts them.
 
     Examples
     --------
@@ -91,7 +91,7 @@ def load_utkface(
         licence="non-commercial research only",
         preparation=(
             f"sorted by name, {strange} files with malformed names left out, "
-            f"{size} x {size} pixels ({RESAMPLING}), copies of a file are one cluster"
+            f"{size} x {size} pixels ({RESAMPLING}), copies of a picture are one cluster"
         ),
         clusters=decoded.clusters,
     )

@@ -11,6 +11,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Hashable, Iterator, Sequence
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from os import PathLike
 from typing import Any, Self
 
@@ -77,6 +78,7 @@ class DialClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
     label_name_: str  # of a Series of labels that has one
     frontier_: Frontier
     scorer_: Any
+    training_: dict[str, Any]  # rows, ended (UTC), asked; of a scorer that fit has trained
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -199,6 +201,7 @@ class DialClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
             share = check_fraction(self.calibration, "calibration")
             rows.held = hold_out(rows.cells, share, check_random_state(self.random_state))
             rows.train = np.setdiff1d(everything, rows.held)
+        self.training_ = {"rows": len(rows.train)}
         return rows
 
     def _calibrate_held_out(self, rows: FitRows) -> Self:
@@ -230,9 +233,14 @@ class DialClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
         with self._all_or_nothing():
             self.__dict__.pop("model_hash_", None)  # it was a saved model's: this is another
             self.__dict__.pop("label_name_", None)
+            self.__dict__.pop("training_", None)
             if isinstance(y, pd.Series) and isinstance(y.name, str):
                 self.label_name_ = y.name
-            return self._fit(X, y, sensitive_features)
+            self._fit(X, y, sensitive_features)
+            if hasattr(self, "training_"):  # not of an estimator that was trained elsewhere
+                ended = datetime.now(UTC).isoformat(" ", "seconds").removesuffix("+00:00")
+                self.training_ |= {"ended": ended, "asked": None}
+            return self
 
     @abstractmethod
     def _fit(self, X: Any, y: Any, sensitive_features: Any) -> Self:

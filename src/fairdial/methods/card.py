@@ -9,6 +9,8 @@ import warnings
 from collections.abc import Hashable, Sequence
 from typing import Any
 
+from sklearn.pipeline import Pipeline
+
 from fairdial.errors import CannotCertifyError, InfeasibleToleranceWarning
 from fairdial.frontier import Frontier
 from fairdial.methods.network import Network
@@ -74,7 +76,7 @@ def model_card(model: Any) -> str:
     name = getattr(model.criterion, "name", model.criterion)
     criterion = name if frontier is None else frontier.criterion.name
     parts = [f"# Model card: {type(model).__name__}, {criterion.replace('_', ' ')}"]
-    parts += [f"## What it decides\n\n{_decides(model)}"]
+    parts += [f"## What it decides\n\n{_decides(model)}", f"## Training\n\n{_training(model)}"]
     if frontier is None:
         parts += ["## Not calibrated\n\nIt has no dial yet: `calibrate` finds it on held-out rows."]
     else:
@@ -104,27 +106,57 @@ def _decides(model: Any) -> str:
     if column is not None:
         columns = column if isinstance(column, (list, tuple)) else [column]
         told = ", ".join(_code(name) for name in columns)
-        text += f"\n\nThe group is read from the column {told}, which the scorer doesn't see."
+        sees = "sees too" if _sees_groups(model) else "doesn't see"
+        text += f"\n\nThe group is read from the column {told}, which the scorer {sees}."
     return text
+
+
+def _sees_groups(model: Any) -> bool:
+    """Whether scores of the same features may differ between groups."""
+    own = hasattr(model, "predict_method")  # FairBayes; else a network
+    parts = model._parts() if own else [model.network or Network()]
+    return getattr(model, "per_group", False) or any(
+        isinstance(part, Network) and not (part.is_shared and part.group_input == "none")
+        for part in parts
+    )
 
 
 def _scorer(model: Any) -> str:
     """What scores, of FairBayes."""
     if not hasattr(model, "predict_method"):
         return ""
-    names = [
-        "a plainly trained network" if isinstance(part, Network) else f"`{type(part).__name__}`"
-        for part in model._parts()
-    ]
+    names = [_scorer_name(part) for part in model._parts()]
     name = names[0] if len(names) == 1 else f"the average of {', '.join(names)}"
     if model.cv is not None:
         return f"{name}, averaged over {model.cv} folds"
     return f"{name}, one for each group" if model.per_group else name
 
 
+def _scorer_name(part: Any) -> str:
+    """A network, a classifier's type, or those of a pipeline's steps."""
+    if isinstance(part, Network):
+        return "a plainly trained network"
+    if not isinstance(part, Pipeline):
+        return f"`{type(part).__name__}`"
+    steps = [f"`{type(step).__name__}`" for _, step in part.steps if hasattr(step, "fit")]
+    return f"a pipeline of {', '.join(steps)}"
+
+
+def _training(model: Any) -> str:
+    """Which method was asked for, on how many rows it was trained, and when."""
+    told = getattr(model, "training_", None)
+    if told is None:
+        return "Its scorer was trained elsewhere: on how many rows, and when, is not known here."
+    asked = "" if told["asked"] is None else f" (`--method {told['asked']}`)"
+    return (
+        f"Its scorer{asked} was trained on {told['rows']:,} rows; training ended {told['ended']} "
+        "(UTC)."
+    )
+
+
 def _rows(frontier: Frontier, positive: Any) -> str:
     rows, counted = frontier.rows, frontier.counted
-    text = f"The dial was set on {int(rows.sum()):,} rows. (The training rows' number is not kept.)"
+    text = f"The dial was set on {int(rows.sum()):,} rows."
     head = ["group", "rows", "rows that count for the criterion"]
     lines = [
         [_cell(group), f"{int(rows[:, a].sum()):,}", f"{int(counted[a]):,}"]
@@ -158,11 +190,21 @@ def _positions(frontier: Frontier) -> str:
         accuracy = "unknown" if point.accuracy is None else f"{point.accuracy:.4f}"
         gap = f"{point.gap:.4f}" if point.feasible else f"{point.gap:.2g} (not reached)"
         lines.append([wish, accuracy, gap, *(f"{rate:.4f}" for rate in point.selection_rate)])
-    kind = "settings" if frontier.measured else "states"
+    kind = "setting" if frontier.measured else "state"
+    kind += "" if len(frontier) == 1 else "s"
     text = f"Measured on the calibration rows, {len(frontier):,} {kind} in all; free: no tolerance."
+    alike = constant_decision(points)
+    if alike is not None:
+        text += f" **It selects {alike} of these rows at every tolerance below.**"
     if not all(point.feasible for point in points):
         text += " Not reached: no state is within the tolerance, the smallest gap is taken."
     return f"{text}\n\n{_table(head, lines)}"
+
+
+def constant_decision(points: Sequence[Point]) -> str | None:
+    """Whether every position selects no row ("none"), or every one ("all"); else None."""
+    shares = {point.selected.sum() / point.rows.sum() for point in points}
+    return {(0.0,): "none", (1.0,): "all"}.get(tuple(shares))
 
 
 def _promises(frontier: Frontier) -> str:
@@ -199,14 +241,29 @@ def _promise(frontier: Frontier, wish: float) -> list[str]:
     return [f"{wish:.2f}", f"at most {point.certified_gap:.4f}", accuracy]
 
 
+def _prediction(model: Any) -> str:
+    """The call of predict, with the columns that X must have."""
+    column = model.sensitive_column
+    names = [] if column is None else column if isinstance(column, (list, tuple)) else [column]
+    groups = "" if names else "sensitive_features=groups, "
+    if not hasattr(model, "feature_names_in_"):
+        return f"model.predict(X, {groups}tolerance=0.05)"
+    listed = "".join(f", {' '.join(repr(name).split())}" for name in names)
+    return (
+        f"columns = [*model.feature_names_in_{listed}]; "
+        f"model.predict(X[columns], {groups}tolerance=0.05)"
+    )
+
+
 def _loading(model: Any) -> str:
     own = _has_own_trunk(model)
     call = f'fairdial.load("this folder"{", trunk=make_trunk" if own else ""})'
     text = f"```python\nimport fairdial\n\nmodel = {call}\n```"
     if own:
         text += "\n\nThe trunk is a module of your own: its weights are here, its code is not."
-    column = "" if model.sensitive_column is not None else "sensitive_features=groups, "
-    text += f"\n\nThen `model.predict(X, {column}tolerance=0.05)`."
+    text += f"\n\nThen `{_prediction(model)}`."
+    if hasattr(model, "feature_names_in_"):
+        text += " `X` may have more columns, in any order: `columns` are those that it needs."
     if hasattr(model, "estimator_"):
         text += (
             " Types that are not on the library's list are named by an error; `trusted=[...]` "

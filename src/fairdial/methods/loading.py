@@ -11,6 +11,7 @@ from safetensors import SafetensorError
 from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 
+from fairdial._validation import check_one
 from fairdial.criteria import criterion as find_criterion
 from fairdial.encoders import TableEncoder
 from fairdial.errors import (
@@ -28,7 +29,12 @@ from fairdial.methods.fairbinn import FairBiNN
 from fairdial.methods.families import FamilyClassifier
 from fairdial.methods.gfb import GFB
 from fairdial.methods.network import Network, torch_module
-from fairdial.methods.pieces import claim, features_from_data, platt_from_data
+from fairdial.methods.pieces import (
+    claim,
+    features_from_data,
+    platt_from_data,
+    training_from_data,
+)
 from fairdial.methods.saving import (
     ENCODER,
     FRAMES,
@@ -139,6 +145,9 @@ class _Reader:
         if self.manifest["label"] is not None:
             claim(isinstance(self.manifest["label"], str), "a name of the labels")
             model.label_name_ = self.manifest["label"]
+        training = self.manifest.get("training")  # models of before don't have it
+        if training is not None:
+            model.training_ = training_from_data(training)
         for name, value in features_from_data(self.manifest["features"]).items():
             setattr(model, name, value)
         groups = unpack(self.manifest["groups"])
@@ -156,7 +165,9 @@ class _Reader:
         """An estimator with the parameters of the saved one."""
         kind, packed = METHODS[self.manifest["method"]], self.manifest["parameters"]
         claim(set(packed) == set(kind().get_params(deep=False)), f"parameters of {kind.__name__}")
-        return kind(**{name: unpack(value, self.unpack) for name, value in packed.items()})
+        found = kind(**{name: unpack(value, self.unpack) for name, value in packed.items()})
+        check_one(found.tolerance)
+        return found
 
     def unpack(self, data: dict[str, Any]) -> Any:
         """Parameters that aren't plain."""

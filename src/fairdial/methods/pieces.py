@@ -89,3 +89,12 @@ def platt_from_data(told: dict[str, Any]) -> PlattMap:
     claim(slope.shape == intercept.shape == (len(groups),), "a line for each group")
     claim(np.isfinite([slope, intercept]).all() and (slope > 0).all(), "rising lines")
     return PlattMap(slope, intercept, groups)
+
+
+def training_from_data(data: dict[str, Any]) -> dict[str, Any]:
+    """What is told of the training: rows, when it ended, and what was asked for."""
+    claim(set(data) == {"rows", "ended", "asked"}, "what is known of the training")
+    claim(type(data["rows"]) is int and data["rows"] > 0, "a number of training rows")
+    claim(isinstance(data["ended"], str), "when training ended")
+    claim(data["asked"] is None or isinstance(data["asked"], str), "what was asked for")
+    return dict(data)

@@ -61,6 +61,7 @@ def describe_model(model: Any) -> tuple[dict[str, Any], dict[str, bytes]]:
         },
         "classes": pack(model.classes_),
         "label": getattr(model, "label_name_", None),
+        "training": getattr(model, "training_", None),
         "features": features_to_data(model),
         "groups": pack(getattr(model, "trained_groups_", None)),
         "scorer": parcel.scorer(model),

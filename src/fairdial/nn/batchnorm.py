@@ -2,11 +2,13 @@
 
 torch's own ``SyncBatchNorm`` needs CUDA. Here the function behind every layer of batch
 normalisation is replaced while a forward runs, so that layers stay as they are: class, weights,
-running figures, names.
+running figures, names. It is replaced while the backward runs, too: checkpointed layers
+(``torch.utils.checkpoint``) run forward once more there.
 """
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -17,6 +19,8 @@ from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 
 from fairdial.nn.world import World
+
+TAKES_EDGES = "Edge" in str(inspect.signature(torch.autograd.backward))
 
 
 class Moments(NamedTuple):
@@ -51,7 +55,36 @@ class JointBatchNorm(TorchFunctionMode):
         kwargs = kwargs or {}
         if func is functional.batch_norm:
             return self._batch_norm(*args, **kwargs)
+        if func is torch.batch_norm:  # the same with its arguments in another order
+            return self._of_torch(*args, **kwargs)
         return func(*args, **kwargs)
+
+    def pull(self, output: Tensor, cotangent: Tensor) -> None:
+        """``output.backward(cotangent)`` with this mode inside of it.
+
+        A mode is left while a function of tensors that it sees runs, and recent versions of torch
+        show it ``backward``; with the output's edge in the graph there is no tensor to be seen.
+        """
+        root: Any = torch.autograd.graph.get_gradient_edge(output) if TAKES_EDGES else output
+        with self:
+            torch.autograd.backward(root, cotangent)
+
+    def _of_torch(
+        self,
+        input: Tensor,
+        weight: Tensor | None,
+        bias: Tensor | None,
+        running_mean: Tensor | None,
+        running_var: Tensor | None,
+        training: bool,
+        momentum: float,
+        eps: float,
+        cudnn_enabled: bool,  # noqa: ARG002
+    ) -> Tensor:
+        """As ``torch.batch_norm``, whose arguments these are."""
+        return self._batch_norm(
+            input, running_mean, running_var, weight, bias, training, momentum, eps
+        )
 
     def _batch_norm(
         self,

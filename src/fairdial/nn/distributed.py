@@ -22,6 +22,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
+from fairdial._validation import asked_processes
 from fairdial.errors import DistributedError, InvalidInputError
 from fairdial.nn.batchnorm import JointBatchNorm
 from fairdial.nn.world import ALONE, T, World, part_of
@@ -77,7 +78,7 @@ def process_group(timeout: float = TIMEOUT) -> Iterator[Processes]:
     True
     """
     started = dist.is_available() and dist.is_initialized()
-    if started or int(os.environ.get("WORLD_SIZE", "1")) == 1:
+    if started or asked_processes() == 1:
         yield processes()
         return
     _take_device()
@@ -177,6 +178,10 @@ class Joint(World):
         """A forward, with the moments of the joint batch."""
         with JointBatchNorm(self):
             return module(*inputs)
+
+    def pull(self, output: Tensor, cotangent: Tensor) -> None:
+        """A backward, in which a checkpointed layer's forward has these moments too."""
+        JointBatchNorm(self).pull(output, cotangent)
 
     # ---- a training ----------------------------------------------------------------------------
 

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import os
-import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, Self
+from typing import IO, Any, Self
 
 import numpy as np
 import torch
@@ -19,9 +17,9 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
 
 from fairdial._validation import check_count
-from fairdial.datasets.picture_cache import cache_folder
+from fairdial.datasets.picture_cache import cache_folder, open_folder, write_whole
 from fairdial.datasets.pictures import Pictures
-from fairdial.errors import InvalidInputError
+from fairdial.errors import FairdialWarning, InvalidInputError, warn
 from fairdial.nn.fitting import find_device
 from fairdial.nn.resnet import ResNet18
 from fairdial.nn.rows import PictureRows
@@ -33,6 +31,7 @@ AT_ONCE = 256  # pictures
 DRAWN_BY = 0  # seed of the training pictures that are looked at
 LEAST_SPREAD = 1e-6  # a feature that varies less is constant
 DIGITS = 32  # of a digest in a file's name
+LEAST_KEPT = 1000  # pictures: features of fewer are computed anew
 
 
 class ResNetEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
@@ -54,8 +53,8 @@ class ResNetEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         How many training pictures, drawn at random, the statistics come from; 0 keeps those of
         the weights' file.
     cache : path, False or None
-        Folder in which features are kept; None is the cache folder of the pictures; False keeps
-        nothing.
+        Folder in which features are kept, those of a thousand pictures or more; None is the cache
+        folder of the pictures; False keeps nothing.
     device : str
         "auto", "cpu", "cuda", ...
     verbose : bool
@@ -133,6 +132,8 @@ class ResNetEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             features = self._features(self.net_, pictures, "features")
             return np.asarray((features - self.mean_) / self.std_, np.float32)
 
+        if len(pictures) < LEAST_KEPT:
+            return scaled()
         told = repr(pictures.mean + pictures.std) + pictures.places_key()
         name = hashlib.sha256((self.key_ + told).encode()).hexdigest()[:DIGITS]
         return self._kept(f"features-{name}", (len(pictures), self.n_features_out_), scaled)
@@ -150,7 +151,7 @@ class ResNetEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         """Be as fitted as the encoder that :meth:`to_bytes` was called on."""
         found = dict(safetensors.load(body))
         mean, std = (found.pop(f"scaling.{name}").numpy() for name in ("mean", "std"))
-        net = ResNet18("", self.stages)
+        net = ResNet18({}, self.stages)
         if mean.shape != (net.n_features,) or std.shape != mean.shape or not (std > 0).all():
             raise ValueError("another scaling of the features")
         if not all(bool(tensor.isfinite().all()) for tensor in found.values()):
@@ -169,9 +170,8 @@ class ResNetEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         """An array from the cache; computed and put there if it isn't there, or not whole."""
         if self.cache is False:
             return compute()
-        folder = cache_folder(self.cache) / "resnet"
+        folder = open_folder(cache_folder(self.cache) / "resnet")
         path = folder / f"{name}.npy"
-        folder.mkdir(parents=True, exist_ok=True)
         with _locked(folder / f"{name}.lock"):
             found = _read(path, shape)
             if found is None:
@@ -283,19 +283,22 @@ def _read(path: Path, shape: tuple[int, ...]) -> Features | None:
 
 
 def _write(path: Path, values: Features) -> None:
-    handle, half = tempfile.mkstemp(dir=path.parent, prefix=path.stem, suffix=".part")
+    def fill(stream: IO[bytes]) -> str:
+        np.save(stream, np.asarray(values, np.float32), allow_pickle=False)
+        return path.name
+
     try:
-        with os.fdopen(handle, "wb") as file:
-            np.save(file, np.asarray(values, np.float32), allow_pickle=False)
-        os.replace(half, path)
-    except BaseException:
-        Path(half).unlink(missing_ok=True)
-        raise
+        write_whole(path.parent, fill)
+    except OSError as error:  # a full disk must not cost what took long to compute
+        warn(f"features could not be kept in `cache`: {error}", FairdialWarning)
 
 
 @contextlib.contextmanager
 def _locked(path: Path) -> Iterator[None]:
-    """One process at a time computes what others wait for."""
+    """One process at a time computes what others wait for.
+
+    The file goes with the lock: who comes between finds what was computed, or computes it too.
+    """
     try:
         import fcntl
     except ImportError:  # not to be had on Windows: then the same is computed twice
@@ -303,4 +306,7 @@ def _locked(path: Path) -> Iterator[None]:
         return
     with path.open("w") as handle:
         fcntl.flock(handle, fcntl.LOCK_EX)
-        yield
+        try:
+            yield
+        finally:
+            path.unlink(missing_ok=True)

@@ -34,7 +34,7 @@ from fairdial.progress import Bar
 from fairdial.sweeping import sweep_codes
 
 LEAST_STEPS = 20  # of an epoch
-SAMPLE = 64  # rows of a torch Dataset that tell one from another
+SAMPLE = 64  # rows of a torch Dataset by which one is told from another
 TOLERANCES = 50  # of the curve whose hypervolume chooses the epoch
 WORST = (0.0, 1.0)  # its reference point
 SHOWN = ("loss", "hypervolume", "aux_residual")
@@ -514,7 +514,10 @@ def _key(network: Any, prepared: Prepared, seed: int, told: str, net: DialNet) -
         digest.update(np.ascontiguousarray(part).tobytes())
     if isinstance(rows, TensorRows):
         digest.update(rows.features.cpu().numpy().tobytes())
-    else:  # reading all of it would take long
+    elif isinstance(rows, PictureRows):
+        pictures = rows.pictures
+        digest.update(repr((pictures.places_key(), pictures.mean, pictures.std)).encode())
+    else:  # a torch Dataset: reading all of it would take long
         places = torch.linspace(0, len(rows) - 1, min(SAMPLE, len(rows))).long()
         digest.update(rows.take(places).cpu().numpy().tobytes())
     digest.update(repr(net).encode())

@@ -153,7 +153,7 @@ def directions(
     pull = _explicit if isinstance(net.head, Head) else _by_double_backward
     inner, auxiliary, df, cotangents, logits, tangent = pull(net, fixed, y, w, objective, world)
     if features.requires_grad:
-        features.backward(df)
+        world.pull(features, df)
     both = world.sum(inner + auxiliary, grads_of=net.trunk)
     inner, auxiliary = both[: len(inner)], both[len(inner) :]
     return Directions(inner, auxiliary, cotangents, fixed, logits, tangent)

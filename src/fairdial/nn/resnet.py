@@ -52,7 +52,7 @@ class ResNet18(nn.Module):
     weights : path or dict of Tensor, optional
         A local file with torchvision's names of weights: ``.pth`` or ``.safetensors``; its ``fc``
         is ignored. None: random weights, with a warning, for then many more pictures are needed.
-        Empty: random weights, which are to be replaced.
+        An empty dict: random weights, which are to be replaced.
     stages : tuple of int
         Which stages' averages make the features: (4,) is the 512 of the usual ResNet; (3, 4) adds
         the third's 256, worth more than the last on small pictures.
@@ -86,12 +86,12 @@ class ResNet18(nn.Module):
                 f"ones, such as {OFFICIAL}",
                 FairdialWarning,
             )
-        elif weights:
+        elif not isinstance(weights, Mapping) or weights:
             load_weights(self, weights)
 
     def spec(self) -> dict[str, Any]:
         """Arguments that make such a net, whose weights are put in afterwards."""
-        return {"weights": "", "stages": self.stages}
+        return {"weights": {}, "stages": self.stages}
 
     @property
     def n_features(self) -> int:
@@ -136,8 +136,10 @@ def load_weights(net: ResNet18, source: str | os.PathLike[str] | Mapping[str, Te
     Raises
     ------
     InvalidInputError
-        The file is missing, can't be read, or holds the weights of another net.
+        The file is missing, can't be read, or holds the weights of another net, or none.
     """
+    if not isinstance(source, str | os.PathLike | Mapping):
+        raise InvalidInputError(f"`weights` must be the path of a local file, got {source!r}.")
     told = "the given weights" if isinstance(source, Mapping) else Path(source).name
     found = source if isinstance(source, Mapping) else _read_weights(Path(source))
     given = {name: t for name, t in found.items() if not name.startswith(IGNORED)}
@@ -151,6 +153,11 @@ def load_weights(net: ResNet18, source: str | os.PathLike[str] | Mapping[str, Te
         raise InvalidInputError(
             f"`weights` must hold ResNet-18's weights by torchvision's names; {told} {problem} "
             f"{', '.join(what[:3])}{' ...' if len(what) > 3 else ''}."
+        )
+    broken = sorted(name for name in counted if not bool(given[name].isfinite().all()))
+    if broken:
+        raise InvalidInputError(
+            f"`weights` must be finite, got NaN or infinity in {broken[0]} of {told}."
         )
     net.load_state_dict(given, strict=False)
 

@@ -127,7 +127,7 @@ class PlainStep(Step):
         self._optimizer.zero_grad(set_to_none=True)
         logits = self.world.run(self.net, x)
         joint = self.world.gather(logits.detach(), y.shape[-1])
-        logits.backward(self.world.mine(self.objective.prediction(joint, y)[0]))
+        self.world.pull(logits, self.world.mine(self.objective.prediction(joint, y)[0]))
         self.world.sum([], grads_of=self.net)
         match_strides(self._params)
         self._optimizer.step()

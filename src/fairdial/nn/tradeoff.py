@@ -365,7 +365,7 @@ class YOTOStep(Step):
         scale = joint.new_tensor(weights)[:, None, None]
         pull = self.objective.accuracy(joint, y).gradient
         pull = pull + scale * self.objective.disparity(joint, y).gradient
-        logits.backward(self.world.mine(pull))
+        self.world.pull(logits, self.world.mine(pull))
         self.world.sum([], grads_of=self.net)
         match_strides(self._params)
         self._optimizer.step()

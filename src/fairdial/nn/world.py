@@ -12,6 +12,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar
 
+import torch
 from torch import Tensor, nn
 
 T = TypeVar("T")
@@ -45,6 +46,10 @@ class World(ABC):
     @abstractmethod
     def run(self, module: nn.Module, *inputs: Tensor) -> Any:
         """A training forward; batch normalisation sees the joint batch."""
+
+    @abstractmethod
+    def pull(self, output: Tensor, cotangent: Tensor) -> None:
+        """``output.backward(cotangent)``, for an output of :meth:`run`."""
 
     # ---- a training ----------------------------------------------------------------------------
 
@@ -97,6 +102,10 @@ class Alone(World):
     def run(self, module: nn.Module, *inputs: Tensor) -> Any:
         """A forward."""
         return module(*inputs)
+
+    def pull(self, output: Tensor, cotangent: Tensor) -> None:
+        """A backward."""
+        torch.autograd.backward(output, cotangent)
 
     def begin(self, epoch: int, batch: int) -> None:
         """Nothing to agree on."""

@@ -240,16 +240,11 @@ def _read(place: Path, secret: bytes | None) -> Stored:
     manifest, body = read_manifest(place, secret)
     files = {}
     for name, (digest, size) in named_files(manifest).items():
-        data = read_file(place, name, size)
-        if len(data) != size:
-            raise ModelFileError(
-                f"`{name}` must have {size:,} bytes, got {len(data):,}: it is not the file that "
-                "was saved."
-            )
+        data = read_file(place, name, size, whole=True)
         if not hmac.compare_digest(hash_of(data), digest):
             raise ModelFileError(
                 f"`{name}` must have the SHA-256 of the manifest, got another: it was altered "
-                "after it was saved."
+                f"after it was saved in {str(place)!r}."
             )
         files[name] = data
     return Stored(manifest, files, hash_of(body))

@@ -39,7 +39,7 @@ def read_manifest(place: Path, secret: bytes | None) -> tuple[dict[str, Any], by
     if not hmac.compare_digest(read_file(place, DIGEST, LARGEST_KEY), digest_of(body)):
         raise ModelFileError(
             f"`{MANIFEST}` must have the SHA-256 that `{DIGEST}` tells, got another: one of them "
-            "was altered after it was saved."
+            f"was altered after it was saved in {str(place)!r}."
         )
     if secret is not None:
         if not os.path.lexists(place / SIGNATURE):
@@ -89,13 +89,18 @@ def named_files(manifest: Mapping[str, Any]) -> dict[str, tuple[str, int]]:
     return found
 
 
-def read_file(place: Path, name: str, most: int) -> bytes:
-    """The bytes of a file that is no link and not larger than it may be."""
+def read_file(place: Path, name: str, most: int, *, whole: bool = False) -> bytes:
+    """The bytes of a file that is no link and not larger than it may be; or of just that size."""
     path = place / name
     try:
         found = path.lstat()
         if not stat.S_ISREG(found.st_mode):
             raise ModelFileError(f"`{name}` must be a file, got a link or a folder.")
+        if whole and found.st_size != most:
+            raise ModelFileError(
+                f"`{name}` must have {most:,} bytes, got {found.st_size:,}: it was altered after "
+                f"it was saved in {str(place)!r}."
+            )
         if found.st_size > most:
             raise ModelFileError(
                 f"`{name}` must have at most {most:,} bytes, got {found.st_size:,}."

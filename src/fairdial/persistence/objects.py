@@ -3,7 +3,7 @@
 skops builds objects of named types from plain data; it never runs code that the file brings. Which
 types it may build is decided here: those that skops knows to be harmless, those of
 :data:`ALLOWED`, and those that the user names. Trees hold positions that scikit-learn follows
-without looking; they are checked before anybody can.
+without looking; they are checked before anybody can (:mod:`fairdial.persistence.trees`).
 """
 
 from __future__ import annotations
@@ -16,12 +16,11 @@ from typing import Any
 import numpy as np
 
 from fairdial.errors import InvalidInputError, MissingExtraError, ModelFileError
+from fairdial.persistence.trees import check_trees
 
-TREE = "sklearn.tree._tree.Tree"
-PREDICTOR = "sklearn.ensemble._hist_gradient_boosting.predictor.TreePredictor"
 ALLOWED = (  # besides what skops knows to be harmless: all public estimators of scikit-learn, ...
-    TREE,
-    PREDICTOR,
+    "sklearn.tree._tree.Tree",
+    "sklearn.ensemble._hist_gradient_boosting.predictor.TreePredictor",
     "fairdial.encoders.TableEncoder",
     "fairdial.encoders._Categorical",
     "fairdial.encoders._Numeric",
@@ -100,7 +99,8 @@ def read_objects(body: bytes, file: str, trusted: Sequence[str] = ()) -> dict[st
         if not isinstance(objects, dict):
             raise TypeError("no objects by name")
         for item in _inside(objects):
-            _check_tree(item)
+            _check_methods(item)
+            check_trees(item)
     except Exception as error:
         raise _unreadable(file, error) from error
     return objects
@@ -133,43 +133,8 @@ def _inside(root: Any) -> Iterator[Any]:
             waiting += getattr(item, "__dict__", {}).values()
 
 
-def _check_tree(item: Any) -> None:
-    """Positions in a tree lead downwards to places that are there."""
-    kind = f"{type(item).__module__}.{type(item).__qualname__}"
-    if kind == TREE:
-        inner = np.flatnonzero(item.children_left != -1)
-        children = item.children_left[inner], item.children_right[inner]
-        _check_places(inner, children, item.node_count, item.feature[inner], item.n_features)
-    elif kind == PREDICTOR:
-        nodes = item.nodes
-        inner = np.flatnonzero(nodes["is_leaf"] == 0)
-        children = nodes["left"][inner], nodes["right"][inner]
-        features = nodes["feature_idx"][inner]
-        _check_places(inner, children, len(nodes), features, None)
-        chosen = nodes["bitset_idx"][nodes["is_categorical"] == 1]
-        known = item.raw_left_cat_bitsets
-        if known.shape[1:] != (8,) or (len(chosen) and chosen.max() >= len(known)):
-            raise ValueError("a tree with categories that aren't there")
-    elif hasattr(item, "tree_") and item.tree_.n_features != item.n_features_in_:
-        raise ValueError("a tree for another number of features")
-    elif hasattr(item, "_predictors"):
-        highest = [
-            int(tree.nodes["feature_idx"].max(initial=0))
-            for row in item._predictors
-            for tree in row
-        ]
-        if max(highest, default=0) >= item.n_features_in_:
-            raise ValueError("a tree for another number of features")
-
-
-def _check_places(
-    inner: Any, children: tuple[Any, Any], nodes: int, features: Any, n_features: int | None
-) -> None:
-    if nodes < 1:
-        raise ValueError("a tree without nodes")
-    for child in children:
-        if np.any(child.astype(np.int64) <= inner) or np.any(child.astype(np.int64) >= nodes):
-            raise ValueError("a tree whose branches lead nowhere")
-    signed = features.astype(np.int64)
-    if np.any(signed < 0) or (n_features is not None and np.any(signed >= n_features)):
-        raise ValueError("a tree for another number of features")
+def _check_methods(item: Any) -> None:
+    """What an object does is its type's to say: a file can't put something else in its place."""
+    for name in getattr(item, "__dict__", {}):
+        if callable(getattr(type(item), name, None)):
+            raise ValueError(f"an object with a {name} of its own")

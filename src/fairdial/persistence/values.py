@@ -19,6 +19,7 @@ from fairdial.errors import InvalidInputError, ModelFileError
 
 SCALARS = "biufU"  # kinds of numpy's types that are written
 WIDEST = 1 << 18  # bytes of one value
+LARGEST = 1 << 27  # bytes of all values of an array
 Other = Callable[[Any], Any]
 
 
@@ -125,6 +126,8 @@ def unpack(data: Any, other: Other | None = None) -> Any:
 
 def _array(name: str, values: list[Any]) -> np.ndarray[Any, Any]:
     dtype = np.dtype(object) if name == "|O" else _dtype(name)
+    if dtype.itemsize * len(values) > LARGEST:
+        raise ValueError(f"an array of more than {LARGEST:,} bytes")
     found = np.empty(len(values), dtype)
     for i, value in enumerate(values):
         found[i] = value

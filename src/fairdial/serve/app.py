@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import gzip
 import hmac
 import json
 import logging
-import threading
 from collections.abc import AsyncIterator, Callable
 from typing import Annotated, Any
 
@@ -26,21 +26,26 @@ from fairdial.serve.guard import BROKEN, App, Guard, error_body
 from fairdial.serve.observed import ObservedError
 from fairdial.serve.page import page_files, render_index
 from fairdial.serve.records import BadRowError
-from fairdial.serve.service import RefusedError, Service
+from fairdial.serve.service import RefusedError, Service, parse
 
 MOST_BYTES = 2 << 20  # of a request
-LARGE = 1 << 18  # bytes of a request that is answered beside the loop
+LARGE = 1 << 16  # bytes of a request that is read beside the loop
+BODY = 30.0  # seconds for a request's body
 MOST_ENTRIES, USUAL_ENTRIES = 1_000, 100
+QUERIES = {
+    "limit": f"a whole number from 1 to {MOST_ENTRIES:,}",
+    "before": "a version of the dial, 1 or more",
+}
 JSON = "application/json"
 SCHEME = b"bearer "
-DIALLED = b'"tolerance"'
 
 log = logging.getLogger("fairdial.serve")
 
 WORDS = {
     304: "Unchanged.",
     401: "The token is missing or wrong.",
-    403: "This server is read-only.",
+    403: "This server is read-only, or takes no observations.",
+    408: "The request didn't come in time.",
     412: "The dial was moved meanwhile.",
     413: "The request is too large.",
     415: "The request is not JSON.",
@@ -54,6 +59,8 @@ def create_app(
     *,
     document: Callable[[], dict[str, Any]],
     token: str | None = None,
+    observer: str | None = None,
+    open_observe: bool = False,
     hosts: tuple[str, ...] | None = None,
 ) -> App:
     """The application of a server.
@@ -65,7 +72,11 @@ def create_app(
     document : callable
         Gives the page's document; called once, when it is first asked for.
     token : str, optional
-        Moves the dial; without, the server is read-only.
+        Moves the dial, sends observations and starts them anew; without, nobody can.
+    observer : str, optional
+        Another token, which sends observations and does nothing else.
+    open_observe : bool
+        Anybody may send observations.
     hosts : tuple of str, optional
         Names under which the server may be asked; None: any.
     """
@@ -92,22 +103,23 @@ def create_app(
 
     @app.post(
         "/v1/predict",
-        responses=_told(schema.PredictAnswer, 413, 415, 422, 503),
+        responses=_told(schema.PredictAnswer, 408, 413, 415, 422, 503),
         openapi_extra=_body(_predict_schema(service)),
     )
     async def predict(request: Request) -> Response:
         """Decisions for rows, at where the dial stands or at tolerances of one's own."""
-        body = await _read(request)
-        if len(body) > LARGE or DIALLED in body:  # a position may take long to certify
-            answer = await run_in_threadpool(service.predict, body)
+        asked = await _parse(request)
+        standing = service.standing()
+        if service.takes_a_moment(asked, standing):
+            answer = service.predict(asked, standing)
         else:
-            answer = service.predict(body)
+            answer = await run_in_threadpool(service.predict, asked, standing)
         return Response(answer, media_type=JSON)
 
     @app.get("/v1/frontier", responses={**_told(None), 200: _document()})
     async def frontier(request: Request) -> Response:
         """What every position of the dial does: the page's document."""
-        whole, packed = await run_in_threadpool(page.read)
+        whole, packed = await page.read()
         if "gzip" in request.headers.get("accept-encoding", ""):
             return Response(
                 packed, media_type=JSON, headers={"content-encoding": "gzip", "vary": WHICH}
@@ -117,11 +129,11 @@ def create_app(
     @app.get("/v1/dial", responses=_told(schema.DialAnswer, 503))
     async def dial(_: Request) -> Response:
         """Where the dial stands."""
-        return _dial(service)
+        return _dial(await run_in_threadpool(service.dial))
 
     @app.put(
         "/v1/dial",
-        responses=_told(schema.DialAnswer, 401, 403, 412, 413, 415, 422, 503),
+        responses=_told(schema.DialAnswer, 401, 403, 408, 412, 413, 415, 422, 503),
         openapi_extra={
             **_body(_dial_schema()),
             "security": [{"token": []}],
@@ -137,7 +149,9 @@ def create_app(
     )
     async def move(request: Request) -> Response:
         """Move the dial; it is recorded before it takes effect."""
-        _allow(request, service, token)
+        if service.log is None or not service.log.writable:
+            raise RefusedError(403, "this server is read-only.")
+        _allow(request, token)
         body = await _read(request)
         entry = await run_in_threadpool(service.move, body, _seen(request))
         log.info(
@@ -146,7 +160,7 @@ def create_app(
             entry.tolerance,
             entry.confidence,
         )
-        return _dial(service)
+        return _dial(await run_in_threadpool(service.dial, entry))
 
     @app.get("/v1/audit", responses=_told(schema.AuditAnswer, 422, 503))
     async def audit(
@@ -155,15 +169,20 @@ def create_app(
         before: Annotated[int | None, Query(ge=1, le=2**53)] = None,
     ) -> Response:
         """Moves of the dial, the last one first."""
-        return _json(service.audit(limit, before))
+        return _json(await run_in_threadpool(service.audit, limit, before))
 
     @app.post(
         "/v1/observe",
-        responses=_told(schema.ObserveAnswer, 413, 415, 422, 503),
-        openapi_extra=_body(_observe_schema(service)),
+        responses=_told(schema.ObserveAnswer, 401, 403, 408, 413, 415, 422, 503),
+        openapi_extra={
+            **_body(_observe_schema(service)),
+            **({} if open_observe else {"security": [{"token": []}]}),
+        },
     )
     async def observe(request: Request) -> Response:
         """Count unlabelled rows, and tell what was observed so far."""
+        if not open_observe:
+            _allow(request, token, observer)
         body = await _read(request)
         return _json(await run_in_threadpool(service.observe, body))
 
@@ -179,9 +198,8 @@ def create_app(
     )
     async def forget(request: Request) -> Response:
         """Start counting anew."""
-        _allow(request, service, token)
-        await run_in_threadpool(service.observations.clear)
-        return _json(await run_in_threadpool(service.observed))
+        _allow(request, token)
+        return _json(await run_in_threadpool(service.forget))
 
     @app.get("/metrics", responses={200: {"content": {"text/plain": {}}}, **_told(None, 503)})
     async def metrics(_: Request) -> Response:
@@ -216,16 +234,18 @@ class _Page:
 
     def __init__(self, document: Callable[[], dict[str, Any]]) -> None:
         self.index, self.files = render_index().encode(), page_files()
-        self._document, self._lock = document, threading.Lock()
-        self._known: tuple[bytes, bytes] | None = None
+        self._document = document
+        self._making: asyncio.Future[tuple[bytes, bytes]] | None = None
 
-    def read(self) -> tuple[bytes, bytes]:
-        """The document, plain and compressed."""
-        with self._lock:
-            if self._known is None:
-                whole = json.dumps(self._document(), allow_nan=False).encode()
-                self._known = whole, gzip.compress(whole, 6)
-            return self._known
+    async def read(self) -> tuple[bytes, bytes]:
+        """The document, plain and compressed; made once, by one thread, whoever waits for it."""
+        if self._making is None or (self._making.done() and self._making.exception()):
+            self._making = asyncio.ensure_future(run_in_threadpool(self._make))
+        return await asyncio.shield(self._making)
+
+    def _make(self) -> tuple[bytes, bytes]:
+        whole = json.dumps(self._document(), allow_nan=False).encode()
+        return whole, gzip.compress(whole, 6)
 
 
 # ---- requests ----------------------------------------------------------------------------------
@@ -240,25 +260,38 @@ async def _read(request: Request) -> bytes:
     if size.isdecimal() and int(size) > MOST_BYTES:
         raise _too_large()
     parts, length = [], 0
-    async for part in request.stream():
-        length += len(part)
-        if length > MOST_BYTES:
-            raise _too_large()
-        parts.append(part)
+    try:
+        async with asyncio.timeout(BODY):
+            async for part in request.stream():
+                length += len(part)
+                if length > MOST_BYTES:
+                    raise _too_large()
+                parts.append(part)
+    except TimeoutError:
+        raise RefusedError(408, f"the request must come within {BODY:g} seconds.") from None
     return b"".join(parts)
+
+
+async def _parse(request: Request) -> schema.PredictRequest:
+    """What is asked; a large body is read beside the loop."""
+    body = await _read(request)
+    if len(body) > LARGE:
+        return await run_in_threadpool(parse, schema.PredictRequest, body)
+    return parse(schema.PredictRequest, body)
 
 
 def _too_large() -> RefusedError:
     return RefusedError(413, f"the request must have at most {MOST_BYTES:,} bytes.")
 
 
-def _allow(request: Request, service: Service, token: str | None) -> None:
-    """Only who has the token may go on."""
-    if token is None or service.log is None or not service.log.writable:
-        raise RefusedError(403, "this server is read-only.")
+def _allow(request: Request, *tokens: str | None) -> None:
+    """Only who has one of the tokens may go on."""
+    known = [token for token in tokens if token is not None]
+    if not known:
+        raise RefusedError(403, "this server was started without a token that allows it.")
     given = request.headers.get("authorization", "").encode("latin-1", "replace")
     secret = given[len(SCHEME) :].strip() if given[: len(SCHEME)].lower() == SCHEME else b""
-    if not hmac.compare_digest(secret, token.encode()):
+    if not sum(hmac.compare_digest(secret, token.encode()) for token in known):
         raise RefusedError(401, "the token is missing or wrong.")
 
 
@@ -278,8 +311,7 @@ def _json(data: dict[str, Any], **headers: str) -> Response:
     return Response(json.dumps(data, allow_nan=False), media_type=JSON, headers=headers)
 
 
-def _dial(service: Service) -> Response:
-    data = service.dial()
+def _dial(data: dict[str, Any]) -> Response:
     return _json(data, etag=f'"{data["version"]}"')
 
 
@@ -291,14 +323,25 @@ def _answer_errors(app: FastAPI) -> None:
         return Response(body, status, headers=headers, media_type=JSON)
 
     async def refused(request: Request, error: Any) -> Response:
-        more = {"www-authenticate": 'Bearer realm="fairdial"'} if error.status == 401 else {}
+        if error.status >= 500:
+            log.error("request %s: %s", request.state.request, error.__cause__)
+        more = {
+            401: {"www-authenticate": 'Bearer realm="fairdial"'},
+            408: {"connection": "close"},
+        }.get(error.status, {})
         return problem(request, error.status, error.detail, **more)
 
     async def bad_row(request: Request, error: Any) -> Response:
         return problem(request, 422, str(error))
 
-    async def moved(request: Request, _: Any) -> Response:
-        return problem(request, 412, "the dial was moved meanwhile: look again, and then decide.")
+    async def moved(request: Request, error: Any) -> Response:
+        return problem(
+            request,
+            412,
+            f"`If-Match` must be the dial's version, which is {error.version} now: it was moved "
+            "meanwhile. Look again, and then decide.",
+            etag=f'"{error.version}"',
+        )
 
     async def unavailable(request: Request, error: Any) -> Response:
         log.error("request %s: %s", request.state.request, error)
@@ -307,8 +350,9 @@ def _answer_errors(app: FastAPI) -> None:
         )
 
     async def invalid(request: Request, error: Any) -> Response:
-        places = [".".join(map(str, e["loc"])) for e in error.errors()]
-        return problem(request, 422, f"{', '.join(places)}: not what it must be.")
+        names = [e["loc"][-1] for e in error.errors()]
+        told = "; ".join(f"`{name}` must be {QUERIES[name]}, got another value" for name in names)
+        return problem(request, 422, f"{told}.")
 
     async def other(request: Request, error: Any) -> Response:
         return problem(request, error.status_code, str(error.detail), **(error.headers or {}))

@@ -2,16 +2,24 @@
 
 One SQLite file. A move is on the disk before it can be seen (write-ahead log with
 ``synchronous=FULL``), and nothing but the file says where the dial stands: processes that share it
-agree, and one that is killed leaves the dial at the last recorded move. Rows can't be changed or
-deleted.
+agree, and one that is killed leaves the dial at the last recorded move. Rows can't be changed,
+replaced or deleted through SQLite. Each has a hash of itself and of the one before, so that a file
+that was altered otherwise is found out, unless all that follows was made anew as well.
+
+Whoever only reads leaves no file behind: without a write-ahead log beside it the file is complete
+and nobody writes it, so it is read as it is; with one, SQLite's usual way makes nothing new.
 """
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
 import sqlite3
 import threading
-from dataclasses import dataclass
+from collections.abc import Iterable
+from contextlib import closing
+from dataclasses import astuple, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -19,11 +27,12 @@ from typing import Any
 from fairdial.errors import FairdialError, InvalidInputError
 from fairdial.serve.files import connect, make_file, transaction
 
-APPLICATION, FORMAT = 0x46444C41, 1  # "FDLA"
+APPLICATION, FORMAT = 0x46444C41, 2  # "FDLA"
+SERVER = "server"  # who moves the dial when it starts; nobody else may be called so
 
 SCHEMA = (
     """CREATE TABLE audit (
-        version INTEGER PRIMARY KEY AUTOINCREMENT,
+        version INTEGER PRIMARY KEY,
         time TEXT NOT NULL,
         who TEXT NOT NULL,
         old_tolerance REAL,
@@ -31,17 +40,27 @@ SCHEMA = (
         tolerance REAL NOT NULL,
         confidence REAL,
         reason TEXT NOT NULL,
-        model TEXT NOT NULL
+        model TEXT NOT NULL,
+        gap REAL,
+        hash TEXT NOT NULL
     )""",
     """CREATE TRIGGER audit_kept BEFORE DELETE ON audit
     BEGIN SELECT RAISE(ABORT, 'the audit log is only added to'); END""",
     """CREATE TRIGGER audit_unchanged BEFORE UPDATE ON audit
     BEGIN SELECT RAISE(ABORT, 'the audit log is only added to'); END""",
+    """CREATE TRIGGER audit_next BEFORE INSERT ON audit
+    WHEN NEW.version IS NOT (SELECT coalesce(max(version), 0) + 1 FROM audit)
+    BEGIN SELECT RAISE(ABORT, 'the audit log is only added to'); END""",
 )
-COLUMNS = "version, time, who, old_tolerance, old_confidence, tolerance, confidence, reason, model"
+COLUMNS = (
+    "version, time, who, old_tolerance, old_confidence, tolerance, confidence, reason, model, "
+    "gap, hash"
+)
 LAST = f"SELECT {COLUMNS} FROM audit ORDER BY version DESC LIMIT 1"
 BEFORE = f"SELECT {COLUMNS} FROM audit WHERE version < ? ORDER BY version DESC LIMIT ?"
-ADD = f"INSERT INTO audit ({COLUMNS}) VALUES (NULL, ?, ?, ?, ?, ?, ?, ?, ?)"
+ALL = f"SELECT {COLUMNS} FROM audit ORDER BY version"
+MOVED = f"SELECT {COLUMNS} FROM audit WHERE who != ? LIMIT 1"
+ADD = f"INSERT INTO audit ({COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 ENDLESS = 2**63 - 1
 
 
@@ -50,7 +69,17 @@ class AuditError(FairdialError):
 
 
 class DialMovedError(FairdialError):
-    """The dial is not where the caller has seen it."""
+    """The dial is not where the caller has seen it.
+
+    Attributes
+    ----------
+    version : int
+        Where it is.
+    """
+
+    def __init__(self, version: int) -> None:
+        super().__init__("the dial has been moved meanwhile")
+        self.version = version
 
 
 @dataclass(frozen=True)
@@ -73,6 +102,10 @@ class Entry:
         Why.
     model : str
         Hash of the model that was served.
+    gap : float or None
+        That of the calibration rows there; above the tolerance, it is the smallest within reach.
+    hash : str
+        SHA-256 of the entry before and of all that is said here.
     """
 
     version: int
@@ -84,6 +117,8 @@ class Entry:
     confidence: float | None
     reason: str
     model: str
+    gap: float | None
+    hash: str
 
     def to_dict(self) -> dict[str, Any]:
         """The entry for JSON."""
@@ -96,7 +131,41 @@ class Entry:
             "new": {"tolerance": self.tolerance, "confidence": self.confidence},
             "reason": self.reason,
             "model": self.model,
+            "gap": self.gap,
+            "feasible": None if self.gap is None else self.gap <= self.tolerance,
+            "hash": self.hash,
         }
+
+
+def hash_entry(before: str, *values: Any) -> str:
+    """The hash of an entry: of the hash before it ("" for the first) and of its other values."""
+    told = json.dumps([before, *values], separators=(",", ":"))
+    return hashlib.sha256(told.encode()).hexdigest()
+
+
+def first_altered(entries: Iterable[Entry]) -> int | None:
+    """The version of the first of all entries that isn't what its hash says; None: all are."""
+    before = ""
+    for place, entry in enumerate(entries, 1):
+        *values, found = astuple(entry)
+        if entry.version != place or found != hash_entry(before, *values):
+            return place
+        before = found
+    return None
+
+
+def _chained(before: Entry | None, **move: Any) -> Entry:
+    """The entry of a move that comes after another, or is the first."""
+    entry = Entry(
+        version=1 if before is None else before.version + 1,
+        time=_now(),
+        old_tolerance=None if before is None else before.tolerance,
+        old_confidence=None if before is None else before.confidence,
+        hash="",
+        **move,
+    )
+    *values, _ = astuple(entry)
+    return replace(entry, hash=hash_entry("" if before is None else before.hash, *values))
 
 
 class AuditLog:
@@ -135,12 +204,17 @@ class AuditLog:
         if not self.path.is_file():
             raise InvalidInputError(f"`audit` must be a file, got {str(self.path)!r}, which isn't.")
         self._writing, self._reading = threading.Lock(), threading.Lock()
+        self._writer: sqlite3.Connection | None = None
+        self._reader: sqlite3.Connection | None = None
         try:
-            self._writer = connect(self.path, "rw") if write else None
-            if self._writer is not None:
+            if write:
+                self._writer = connect(self.path, "rw")
                 _prepare(self._writer, self.path)
-            self._reader = connect(self.path, "rw" if write else "ro")
-            _check(self._reader, self.path)
+                self._reader = connect(self.path, "rw")
+                _check(self._reader, self.path)
+            else:
+                with closing(self._look()) as reader:
+                    _check(reader, self.path)
         except sqlite3.Error as error:
             raise InvalidInputError(
                 f"`audit` must be an audit log that can be {'written' if write else 'read'}, got "
@@ -158,13 +232,31 @@ class AuditLog:
         """At most ``limit`` moves, the last one first, or the last ones before a version."""
         return self._read(BEFORE, ENDLESS if before is None else before, limit)
 
-    def _read(self, query: str, *values: int) -> list[Entry]:
+    def moved(self) -> bool:
+        """Whether anybody but the server itself has moved the dial."""
+        return bool(self._read(MOVED, SERVER))
+
+    def altered(self) -> int | None:
+        """The version of the first entry that isn't what its hash says; None: all are."""
+        return first_altered(self._read(ALL, apart=True))
+
+    def _read(self, query: str, *values: int | str, apart: bool = False) -> list[Entry]:
+        """Entries; what takes longer is read apart, so that nobody else has to wait."""
         try:
-            with self._reading:
-                rows = self._reader.execute(query, values).fetchall()
+            if self._reader is None or apart:
+                with closing(self._look()) as reader:
+                    rows = reader.execute(query, values).fetchall()
+            else:
+                with self._reading:
+                    rows = self._reader.execute(query, values).fetchall()
         except sqlite3.Error as error:
             raise AuditError(f"the audit log can't be read ({error})") from error
         return [Entry(*row) for row in rows]
+
+    def _look(self) -> sqlite3.Connection:
+        """A connection that only reads, and makes no file."""
+        ahead = self.path.with_name(f"{self.path.name}-wal")
+        return connect(self.path, "ro" if ahead.exists() else "ro&immutable=1")
 
     def append(
         self,
@@ -174,6 +266,7 @@ class AuditLog:
         who: str,
         reason: str,
         model: str,
+        gap: float | None = None,
         seen: int | None = None,
     ) -> Entry:
         """Record a move; when this returns, it is on the disk, and every process sees it.
@@ -184,6 +277,8 @@ class AuditLog:
             Where the dial is to stand.
         who, reason, model : str
             Who moves it, why, and of which model.
+        gap : float, optional
+            The gap of the calibration rows there.
         seen : int, optional
             The version that the caller has seen; another one by now is refused.
 
@@ -202,15 +297,22 @@ class AuditLog:
                 with transaction(self._writer):
                     rows = self._writer.execute(LAST).fetchall()
                     before = Entry(*rows[0]) if rows else None
-                    if seen is not None and seen != (before.version if before else 0):
-                        raise DialMovedError("the dial has been moved meanwhile")
-                    old = (None, None) if before is None else (before.tolerance, before.confidence)
-                    row = (_now(), who, *old, tolerance, confidence, reason, model)
-                    version = self._writer.execute(ADD, row).lastrowid
+                    version = before.version if before else 0
+                    if seen is not None and seen != version:
+                        raise DialMovedError(version)
+                    entry = _chained(
+                        before,
+                        tolerance=float(tolerance) + 0.0,  # as it comes back: -0.0 is 0.0
+                        confidence=confidence,
+                        who=who,
+                        reason=reason,
+                        model=model,
+                        gap=gap,
+                    )
+                    self._writer.execute(ADD, astuple(entry))
             except sqlite3.Error as error:
                 raise AuditError(f"the audit log can't be written ({error})") from error
-        assert version is not None
-        return Entry(version, *row)
+        return entry
 
     def _check_place(self) -> None:
         """A file that was deleted or replaced can still be written, but nobody would read it."""
@@ -223,9 +325,9 @@ class AuditLog:
 
     def close(self) -> None:
         """Give the file back."""
-        self._reader.close()
-        if self._writer is not None:
-            self._writer.close()
+        for connection in (self._reader, self._writer):
+            if connection is not None:
+                connection.close()
 
 
 def _prepare(connection: sqlite3.Connection, path: Path) -> None:
@@ -253,10 +355,9 @@ def _check(connection: sqlite3.Connection, path: Path) -> None:
         raise InvalidInputError(
             f"`audit` must be an audit log, got {str(path)!r}, another kind of file."
         )
-    if version > FORMAT:
+    if version != FORMAT:
         raise InvalidInputError(
-            f"`audit` has format version {version}, this fairdial reads up to {FORMAT}; install a "
-            "newer one."
+            f"`audit` has format version {version}, this fairdial reads {FORMAT} only."
         )
 
 

@@ -38,6 +38,7 @@ from fairdial.states_json import plain_name
 Floats = NDArray[np.float64]
 
 REMEMBERED = 1024  # positions of the dial
+_ONE = threading.Lock()  # warnings are everybody's
 
 
 class Positions:
@@ -45,7 +46,6 @@ class Positions:
 
     def __init__(self, frontier: Frontier) -> None:
         self._frontier = frontier
-        self._lock = threading.Lock()
         self._known: dict[tuple[float, float | None], Point] = {}
 
     def at(self, tolerance: float, confidence: float | None) -> Point:
@@ -53,7 +53,7 @@ class Positions:
         key = tolerance, confidence
         point = self._known.get(key)
         if point is None:
-            with self._lock, _quiet():  # one at a time, as warnings are everybody's
+            with _ONE, _quiet():
                 point = self._frontier.at(tolerance, confidence=confidence)
                 while len(self._known) >= REMEMBERED:
                     del self._known[next(iter(self._known))]
@@ -61,8 +61,11 @@ class Positions:
         return point
 
     def many(self, tolerances: Floats, confidence: float | None) -> Points:
-        """Positions for different tolerances, whose statements hold together."""
-        with self._lock, _quiet():
+        """Positions for different tolerances; statements are about the whole dial at once.
+
+        So each position is its own tolerance's, whatever else is asked for.
+        """
+        with _ONE, _quiet():
             points: Points = self._frontier.at(tolerances, confidence=confidence, simultaneous=True)
         return points
 
@@ -105,16 +108,21 @@ class Decider:
             raise InvalidInputError(
                 "`model` must have groups whose names differ as text to be served, got two alike."
             )
-        self._codes: dict[Hashable, int] = {name: code for code, name in enumerate(names)}
+        self._codes: dict[Hashable, int] = {}
+        for code, name in enumerate(names):
+            self._codes[type(name), name] = code  # true is not 1
+            if type(name) is float and name.is_integer():
+                self._codes[int, int(name)] = code  # as many write 1.0 in JSON
         self.layout, self._model, self._records = _for_records(model)
         self.swept = isinstance(model, ThresholdClassifier)
 
     def codes(self, groups: Sequence[Any]) -> Codes:
         """(n,) codes of groups as JSON names them; left out where there is one group only."""
         if len(self.groups) == 1:
-            groups = [self.frontier.groups[0] if name is None else name for name in groups]
+            only = plain_name(self.frontier.groups[0])
+            groups = [only if name is None else name for name in groups]
         try:
-            return np.array([self._codes[name] for name in groups], np.intp)
+            return np.array([self._codes[type(name), name] for name in groups], np.intp)
         except (KeyError, TypeError):
             row = next(i for i, name in enumerate(groups) if not self._known(name))
             names = ", ".join(repr(plain_name(name)) for name in self.frontier.groups[:SHOWN])
@@ -125,7 +133,7 @@ class Decider:
             ) from None
 
     def _known(self, name: Any) -> bool:
-        return isinstance(name, Hashable) and name in self._codes
+        return isinstance(name, Hashable) and (type(name), name) in self._codes
 
     def rows(self, features: Sequence[Any]) -> Any:
         """Rows of JSON, checked, as what the scorer takes."""
@@ -142,22 +150,19 @@ class Decider:
                 raise
             raise _refused() from error
 
-    def margins(self, rows: Any, codes: Codes, points: Points | Point, places: Any) -> Floats:
-        """(n,) margins at one position, or each row's at its place among several."""
+    def margins(
+        self, rows: Any, codes: Codes, points: Sequence[Point], places: NDArray[np.intp]
+    ) -> Floats:
+        """(n,) margins of rows, each at its place among several positions."""
         if self.swept:
             logits = self.scores(rows, codes)
-            if isinstance(points, Point):
-                limits = points.thresholds[codes]
-            else:
-                limits = points.thresholds[places, codes]
+            limits = np.stack([point.thresholds for point in points])[places, codes]
             with np.errstate(invalid="ignore"):
                 margin = logits - limits
             return np.where(np.isnan(margin), 0.0, margin)  # inf over inf: not above
         scorer: Any = self._model.scorer_
         prepared = scorer.prepare(rows, codes)
-        if isinstance(points, Point):
-            return np.asarray(scorer.margins(prepared, codes, points.setting), np.float64)
-        settings, back = np.unique(points.setting, return_inverse=True)
+        settings, back = np.unique([point.setting for point in points], return_inverse=True)
         chosen, margin = back[places], np.empty(len(codes))
         for i, setting in enumerate(settings.tolist()):
             margin[chosen == i] = scorer.margins(prepared, codes, setting)[chosen == i]

@@ -3,10 +3,10 @@
 Scores are kept as counts in bins, closed above, so that what a threshold at an edge selects is
 exact, and no row is kept.
 
-*Interval of the gap*: for each group the exact (Clopper-Pearson) interval of its selection rate,
-with the doubt shared equally by the groups; the gap lies between what these leave room for. It
-covers the gap of the population that the rows were drawn from with at least the confidence, for one
-look at rows whose number was not chosen by looking.
+*Interval of the gap*: :func:`fairdial.confidence.gap_interval`, from exact (Clopper-Pearson)
+intervals of the groups' selection rates that share the doubt (:func:`rate_intervals`). It covers
+the gap of the population that the rows were drawn from with at least the confidence, for one look
+at rows whose number was not chosen by looking.
 
 *Drift*: the largest distance between a group's distribution of scores and that of its calibration
 rows is compared with what chance allows, by the inequality of Dvoretzky, Kiefer, Wolfowitz and
@@ -24,8 +24,8 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import betaincinv
 
+from fairdial.confidence import rate_interval
 from fairdial.criteria import Criterion
 from fairdial.frontier import Frontier
 from fairdial.ladders import Ladder
@@ -81,17 +81,10 @@ def rate_intervals(selected: Counts, rows: Counts, confidence: float) -> tuple[F
     >>> low.round(3), high.round(3)
     (array([0.   , 0.212]), array([0.308, 0.4  ]))
     """
-    tail = (1.0 - confidence) / (2 * len(rows))
-    low, high = np.zeros(len(rows)), np.ones(len(rows))
-    some, left = selected > 0, selected < rows
-    low[some] = betaincinv(selected[some], (rows - selected)[some] + 1, tail)
-    high[left] = betaincinv(selected[left] + 1, (rows - selected)[left], 1.0 - tail)
+    level = 1.0 - (1.0 - confidence) / len(rows)
+    counts = zip(selected.tolist(), rows.tolist(), strict=True)
+    low, high = np.array([rate_interval(k, n, level) for k, n in counts]).T
     return low, high
-
-
-def gap_interval(low: Floats, high: Floats) -> tuple[float, float]:
-    """What intervals of the groups' rates leave room for: the least and the largest gap."""
-    return max(float(low.max() - high.min()), 0.0), float(high.max() - low.min())
 
 
 @dataclass(frozen=True)

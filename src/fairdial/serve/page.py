@@ -8,13 +8,14 @@ asks its server, by paths relative to its own address:
 - ``GET v1/frontier``: the document.
 - ``GET v1/dial``: ``{"tolerance": 0.05, "confidence": null or 0.95, "version": 7, "writable": true,
   "reason": "..."}``; with ``"selected"``, rows by label and group, the page needn't look the
-  position up (it can't where the position has another confidence, or lies between its stops).
+  position up (it can't where the position has another confidence, or lies between its stops);
+  with ``"least_confidence"``, positions with less can't be applied.
 - ``PUT v1/dial`` with ``{"tolerance", "confidence", "reason", "by" (if given)}``,
   ``Authorization: Bearer ...`` and ``If-Match: "version"``, the version that the page has seen. Any
   2xx is done. The page has words for 401, 403, 409 (or 412: the dial was moved meanwhile), 422 (a
   ``"detail"`` that is text is shown) and 503 (the change can't be recorded).
-- ``GET v1/audit``: ``{"entries": [{"time", "who", "old", "new", "reason", "version"}]}`` in the
-  order in which they are to be shown; ``time`` in ISO 8601, ``old`` and ``new`` a tolerance or
+- ``GET v1/audit``: ``{"entries": [{"time", "who", "old", "new", "reason", "version", "gap"}]}`` in
+  the order in which they are to be shown; ``time`` in ISO 8601, ``old`` and ``new`` a tolerance or
   ``{"tolerance", "confidence"}``, ``old`` null the first time.
 
 Nothing is asked while the dial is being moved, and the token is kept in its field only.

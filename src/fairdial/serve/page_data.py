@@ -13,7 +13,7 @@ by one. Publish such a page only where the counts may be public.
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
@@ -258,7 +258,10 @@ def _deployed(frontier: Frontier, tolerance: float) -> dict[str, Any]:
 
 
 def _certified(frontier: Frontier, level: float, slider: dict[str, int]) -> dict[str, Any]:
-    """What can be said about new rows, at every ``step``-th stop of the slider."""
+    """What can be said about new rows: at every ``step``-th stop, and at the first with a promise.
+
+    That one may lie beyond the slider's end.
+    """
     try:
         margin = frontier.margin(level)
     except CannotCertifyError:
@@ -270,33 +273,58 @@ def _certified(frontier: Frontier, level: float, slider: dict[str, int]) -> dict
         kind = "declared"
     elif frontier.measured:
         kind = "finite"
-    numbers = range(0, slider["stops"] + 1, slider["step"])
-    bounds, needed, smallest = np.full(len(numbers), np.nan), [0] * len(numbers), None
-    states = np.full(len(numbers), -1, np.intp)
-    for i, number in enumerate(numbers):
-        wish = number / 10 ** slider["digits"]
-        try:
-            points = frontier.at([wish], confidence=level)
-        except CannotCertifyError as error:
-            rows, smallest = error.rows_needed or 0, error.smallest_tolerance
-            needed[i] = rows if rows <= MOST_PEOPLE else 0
-        else:
-            states[i], bounds[i] = points.states[0], points[0].certified_gap
-    able = states >= 0
+    stops, smallest = [], None
+    for number in range(0, slider["stops"] + 1, slider["step"]):
+        stops.append(_promise(frontier, level, number, slider))
+        smallest = stops[-1].smallest if smallest is None else smallest
+    least = None if smallest is None else _stop_from(smallest, slider)
+    if least is not None and least not in [stop.number for stop in stops]:
+        stops = sorted([*stops, _promise(frontier, level, least, slider)])
+    numbers, states, bounds, needed, _ = zip(*stops, strict=True)
+    able = np.array(states) >= 0
     thresholds, selected = frontier.states.read(np.where(able, states, 0))
+    first = int(np.argmax(able))
     return {
         "level": level,
         "kind": kind,
         "margin": margin,
-        "smallest": smallest,
+        "smallest": numbers[first] / 10 ** slider["digits"] if able[first] else None,
         "stops": len(numbers),
+        "numbers": pack_ints(numbers),
         "able": pack_ints(able),
-        "bounds": pack_floats(bounds),
+        "bounds": pack_floats(np.array(bounds)),
         "needed": pack_ints(needed),
         "selected": pack_ints(selected.reshape(len(numbers), -1)),
         "thresholds": None if frontier.measured else pack_ints(_rounded(thresholds)),
-        "settings": pack_floats(frontier.setting[states]) if frontier.measured else None,
+        "settings": pack_floats(frontier.setting[list(states)]) if frontier.measured else None,
     }
+
+
+class _Stop(NamedTuple):
+    """A stop of the slider, and what can be said about new rows there."""
+
+    number: int
+    state: int  # -1: nothing
+    bound: float
+    needed: int  # rows with which something could be said; 0: no number
+    smallest: float | None  # tolerance with which it can, if it can't with this one
+
+
+def _promise(frontier: Frontier, level: float, number: int, slider: dict[str, int]) -> _Stop:
+    try:
+        points = frontier.at([number / 10 ** slider["digits"]], confidence=level)
+    except CannotCertifyError as error:
+        rows = error.rows_needed or 0
+        needed = rows if rows <= MOST_PEOPLE else 0
+        return _Stop(number, -1, np.nan, needed, error.smallest_tolerance)
+    return _Stop(number, int(points.states[0]), float(points[0].certified_gap), 0, None)
+
+
+def _stop_from(tolerance: float, slider: dict[str, int]) -> int | None:
+    """The first stop that is not below a tolerance; None: only at 1, where all gaps are."""
+    unit = 10 ** slider["digits"]
+    number = int(np.searchsorted(np.arange(unit + 1) / unit, tolerance))
+    return number if number < unit else None
 
 
 # ---- scores ------------------------------------------------------------------------------------

@@ -4,35 +4,42 @@ from __future__ import annotations
 
 import contextlib
 import gc
-import importlib
 import ipaddress
 import json
 import os
 import socket
 import tempfile
+import warnings
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fairdial._validation import check_count, check_fraction, check_one
-from fairdial.errors import CannotCertifyError, InvalidInputError, MissingExtraError
-from fairdial.methods.loading import load
-from fairdial.serve.audit import AuditLog
+from fairdial.errors import (
+    CannotCertifyError,
+    InfeasibleToleranceWarning,
+    InvalidInputError,
+    MissingExtraError,
+)
+from fairdial.serve.audit import SERVER, AuditLog, Entry
+from fairdial.serve.naming import people_of
 
 if TYPE_CHECKING:
+    from fairdial.frontier import Frontier
     from fairdial.serve.guard import App
 
 HOST, PORT = "127.0.0.1", 8000
 TOKEN = "FAIRDIAL_TOKEN"
+OBSERVER = "FAIRDIAL_OBSERVE_TOKEN"  # may have a token that sends observations and no more
 SETTINGS = "FAIRDIAL_SERVE"  # how processes learn what to serve
 COUNTERS = "PROMETHEUS_MULTIPROC_DIR"
 SHORTEST_TOKEN = 16
 LIBRARIES = ("fastapi", "uvicorn", "prometheus_client", "pydantic")
-CONNECTIONS = 4096  # at once; more are answered with 503
+CONNECTIONS = 4096  # at once, if the system allows so many; more are answered with 503
+OTHER_FILES = 128  # that a process may need open besides its connections
 KEPT = 30  # seconds that an idle connection is kept
 GRACE = 10  # seconds that requests have to end when the server stops
-SERVER = "server"
 AUDIT, OBSERVED = ".audit.sqlite", ".observed"
 LEVEL = 0.95  # of the page's statements about new rows
 
@@ -50,7 +57,11 @@ class Settings:
     tolerance: float
     confidence: float | None
     token_env: str
+    open_observe: bool
     hosts: tuple[str, ...] | None
+    name: str
+    people: Mapping[str, str] = field(default_factory=dict)
+    labels: tuple[str, str] | None = None
 
 
 def serve(
@@ -64,9 +75,14 @@ def serve(
     tolerance: float | None = None,
     confidence: float | None = None,
     token_env: str = TOKEN,
+    open_observe: bool = False,
     key: str | os.PathLike[str] | None = None,
     allow_hosts: tuple[str, ...] = (),
+    name: str | None = None,
+    people: Mapping[str, str] | None = None,
+    labels: tuple[str, str] | None = None,
     announce: Callable[[str], None] | None = None,
+    tell: Callable[[str], None] | None = None,
 ) -> None:
     """Serve a saved model until the process is stopped.
 
@@ -84,24 +100,41 @@ def serve(
     read_only : bool
         The dial can't be moved. The log is read where there is one, and never written.
     tolerance : float, optional
-        Where the dial stands until it is first moved; the model's own by default.
+        Where the dial stands until somebody moves it; the model's own by default.
     confidence : float, optional
         Positions of the dial must be certified with at least this confidence.
     token_env : str
-        Name of the environment variable with the token that moves the dial.
+        Name of the environment variable with the token that moves the dial. It also sends
+        observations; the token in ``FAIRDIAL_OBSERVE_TOKEN``, if there is one, does only that.
+    open_observe : bool
+        Anybody may send observations.
     key : path, optional
         File with the key with which the model must be signed.
     allow_hosts : tuple of str
         Names besides ``host`` and the local ones under which the server may be asked.
+    name : str, optional
+        The page's title; by default the name of the model's folder.
+    people : mapping, optional
+        What the page calls the members of a group, by the group's name: ``{"Female": "women"}``.
+    labels : (str, str), optional
+        What the page calls the negative and the positive label.
     announce : callable, optional
         Told the server's address when it is about to listen.
+    tell : callable, optional
+        Told before what takes a while.
 
     Raises
     ------
-    InvalidInputError, ModelFileError, MissingExtraError
+    InvalidInputError, ModelFileError, MissingExtraError, CannotCertifyError
         Something is not as it must be; nothing was served.
     """
     need_libraries()
+    find_tokens(token_env, os.environ, needed=not read_only)
+    find_port(host, port)  # what takes no time comes first
+    if tell is not None:
+        tell(f"Loading {os.fspath(model)} ...")
+    from fairdial._validation import check_count
+
     check_count(workers, "workers")
     with tempfile.TemporaryDirectory(prefix="fairdial-serve-") as scratch:
         settings = prepare(
@@ -111,9 +144,13 @@ def serve(
             tolerance=tolerance,
             confidence=confidence,
             token_env=token_env,
+            open_observe=open_observe,
             key=key,
             hosts=known_hosts(host, allow_hosts),
             scratch=scratch,
+            name=name,
+            people=people or {},
+            labels=labels,
         )
         port = find_port(host, port)
         if announce is not None:
@@ -129,6 +166,8 @@ def serve(
 def _run(host: str, port: int, workers: int, given: Mapping[str, str]) -> None:
     import uvicorn
 
+    from fairdial.serve.patience import PatientProtocol
+
     before = {name: os.environ.get(name) for name in given}
     os.environ.update(given)
     try:
@@ -141,7 +180,8 @@ def _run(host: str, port: int, workers: int, given: Mapping[str, str]) -> None:
             access_log=False,
             server_header=False,
             log_config=_logging(),
-            limit_concurrency=CONNECTIONS,
+            http=PatientProtocol,
+            limit_concurrency=most_connections(),
             timeout_keep_alive=KEPT,
             timeout_graceful_shutdown=GRACE,
             proxy_headers=False,
@@ -155,11 +195,26 @@ def _run(host: str, port: int, workers: int, given: Mapping[str, str]) -> None:
                 os.environ[name] = value
 
 
+def most_connections() -> int:
+    """How many connections a process takes: fewer than it may have files open."""
+    try:
+        import resource
+    except ModuleNotFoundError:  # Windows
+        return CONNECTIONS
+    files, allowed = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wished = CONNECTIONS + OTHER_FILES
+    if files != resource.RLIM_INFINITY and files < wished:
+        files = wished if allowed == resource.RLIM_INFINITY else min(wished, allowed)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (files, allowed))  # workers inherit it
+        return max(files - OTHER_FILES, 1)
+    return CONNECTIONS
+
+
 def app_from_environment() -> App:
     """The application of a process that :func:`serve` has started."""
     data = json.loads(os.environ[SETTINGS])
-    hosts = data.pop("hosts")
-    app = make_app(Settings(**data, hosts=None if hosts is None else tuple(hosts)))
+    lists = {key: data[key] and tuple(data[key]) for key in ("hosts", "labels")}
+    app = make_app(Settings(**data | lists))
     gc.collect()
     gc.freeze()  # the model stays: no need to look through it again and again
     return app
@@ -168,12 +223,8 @@ def app_from_environment() -> App:
 def need_libraries() -> None:
     """What the server is made with is installed."""
     for name in LIBRARIES:
-        try:
-            importlib.import_module(name)
-        except ModuleNotFoundError as error:
-            raise MissingExtraError(
-                f"the server needs {name}: pip install 'fairdial[serve]'."
-            ) from error
+        if find_spec(name) is None:
+            raise MissingExtraError(f"the server needs {name}: pip install 'fairdial[serve]'.")
 
 
 # ---- before listening --------------------------------------------------------------------------
@@ -187,26 +238,37 @@ def prepare(
     tolerance: float | None,
     confidence: float | None,
     token_env: str,
+    open_observe: bool,
     key: str | os.PathLike[str] | None,
     hosts: tuple[str, ...] | None,
     scratch: str | os.PathLike[str],
+    name: str | None = None,
+    people: Mapping[str, str] | None = None,
+    labels: tuple[str, str] | None = None,
 ) -> Settings:
     """Check everything, and put the dial where it is to stand; the rest is as in :func:`serve`."""
-    if not read_only:
-        find_token(token_env, os.environ)
+    from fairdial._validation import check_fraction, check_one
+    from fairdial.persistence.folder import read_folder
+    from fairdial.persistence.frontiers import FRONTIER, frontier_from_arrays
+    from fairdial.persistence.values import unpack
+
+    find_tokens(token_env, os.environ, needed=not read_only)
     if confidence is not None:
         check_fraction(confidence, "confidence")
     folder = Path(model).absolute()
-    loaded = load(folder, key=key)
-    if not hasattr(loaded, "frontier_"):
+    stored = read_folder(folder, key=key)
+    told = stored.manifest["frontier"]
+    if told is None:
         raise InvalidInputError("`model` must be calibrated to be served, got one that isn't.")
-    start = check_one(loaded.tolerance if tolerance is None else tolerance)
+    frontier = frontier_from_arrays(told, stored.files[FRONTIER], FRONTIER)
+    own = unpack(stored.manifest["parameters"]["tolerance"])
+    start = check_one(own if tolerance is None else tolerance)
     place: Path | None = Path(audit or f"{folder}{AUDIT}").absolute()
     if read_only and audit is None and place is not None and not place.is_file():
         place = None
     settings = Settings(
         model=str(folder),
-        hash=loaded.model_hash_,
+        hash=stored.hash,
         key=None if key is None else str(Path(key).absolute()),
         audit=None if place is None else str(place),
         observed=str(Path(scratch, "observed.sqlite") if read_only else f"{place}{OBSERVED}"),
@@ -214,48 +276,86 @@ def prepare(
         tolerance=start,
         confidence=confidence,
         token_env=token_env,
+        open_observe=open_observe,
         hosts=hosts,
+        name=name or folder.name,
+        people=people or {},
+        labels=labels,
     )
-    _settle(settings, loaded.frontier_)
+    people_of(frontier.groups, settings.people)
+    if place is None or not _holds(place):
+        _certify(frontier, start, confidence, kept=False)  # before a log is made
+    _load(settings)
+    _settle(settings, frontier, wished=tolerance is not None)
     return settings
 
 
-def _settle(settings: Settings, frontier: Any) -> None:
-    """Put the dial where it is to stand, and record it if that is another place or model."""
-    place, last = (settings.tolerance, settings.confidence), None
-    log = None
-    if settings.audit is not None:
-        log = AuditLog(settings.audit, create=not settings.read_only, write=not settings.read_only)
-        last = log.last()
-    try:
-        if last is not None:
-            wishes = [c for c in (last.confidence, settings.confidence) if c is not None]
-            place = last.tolerance, max(wishes, default=None)
-        _certify(frontier, *place, kept=last is not None)
-        if log is None or settings.read_only:
-            return
-        if last is None:
-            reason = "first start"
-        elif last.model != settings.hash:
-            reason = "another model"
-        elif last.confidence != place[1]:
-            reason = f"started with confidence {place[1]:g}"
-        else:
-            return
-        log.append(
-            tolerance=place[0],
-            confidence=place[1],
-            who=SERVER,
-            reason=reason,
-            model=settings.hash,
-            seen=last.version if last is not None else 0,
+def _load(settings: Settings) -> Any:
+    """The whole model."""
+    from fairdial.methods.loading import load
+    from fairdial.persistence.quick import import_skops
+
+    with contextlib.suppress(MissingExtraError):  # the model may not need it
+        import_skops()
+    model = load(settings.model, key=settings.key)
+    if model.model_hash_ != settings.hash:
+        raise InvalidInputError(
+            "`model` must stay the same while it is served, got a folder that was replaced; start "
+            "the server anew."
         )
+    return model
+
+
+def _settle(settings: Settings, frontier: Frontier, *, wished: bool) -> None:
+    """Put the dial where it is to stand, and record it if that is another place or model."""
+    if settings.audit is None:
+        _certify(frontier, settings.tolerance, settings.confidence, kept=False)
+        return
+    writes = not settings.read_only
+    log = AuditLog(settings.audit, create=writes, write=writes)
+    try:
+        altered = log.altered()
+        if altered is not None:
+            raise InvalidInputError(
+                f"`audit` must be as the server wrote it, got {settings.audit!r} whose entry "
+                f"{altered} was altered. Keep the file, and start with another `audit`."
+            )
+        last, moved = log.last(), log.moved()
+        tolerance, confidence = settings.tolerance, settings.confidence
+        if last is not None:
+            if moved or not wished or settings.read_only:
+                tolerance = last.tolerance
+            wishes = [c for c in (last.confidence, settings.confidence) if c is not None]
+            confidence = max(wishes, default=None)
+        _certify(frontier, tolerance, confidence, kept=moved)
+        reason = _why(last, settings.hash, tolerance, confidence)
+        if writes and reason is not None:
+            log.append(
+                tolerance=tolerance,
+                confidence=confidence,
+                gap=_gap(frontier, tolerance, confidence),
+                who=SERVER,
+                reason=reason,
+                model=settings.hash,
+                seen=last.version if last is not None else 0,
+            )
     finally:
-        if log is not None:
-            log.close()
+        log.close()
 
 
-def _certify(frontier: Any, tolerance: float, confidence: float | None, *, kept: bool) -> None:
+def _why(last: Entry | None, model: str, tolerance: float, confidence: float | None) -> str | None:
+    """What a start changes, for the log; None: nothing."""
+    if last is None:
+        return "first start"
+    found = [] if last.model == model else ["another model"]
+    if last.tolerance != tolerance:
+        found.append(f"started with tolerance {tolerance:g}")
+    if last.confidence != confidence:
+        found.append(f"started with confidence {confidence:g}")
+    return ", ".join(found) or None
+
+
+def _certify(frontier: Frontier, tolerance: float, confidence: float | None, *, kept: bool) -> None:
     if confidence is None:
         return
     try:
@@ -266,7 +366,34 @@ def _certify(frontier: Any, tolerance: float, confidence: float | None, *, kept:
             if kept
             else "Start with another `tolerance`"
         )
-        raise InvalidInputError(f"{error} {way}, or without `confidence`.") from error
+        raise CannotCertifyError(
+            f"{error} {way}, or without `confidence`.",
+            smallest_tolerance=error.smallest_tolerance,
+            rows_needed=error.rows_needed,
+        ) from error
+
+
+def find_tokens(
+    name: str, environment: Mapping[str, str], *, needed: bool
+) -> tuple[str | None, str | None]:
+    """The token that moves the dial, and the one that sends observations only, if there are."""
+    token = find_token(name, environment) if needed or environment.get(name) else None
+    other = find_token(OBSERVER, environment) if environment.get(OBSERVER) else None
+    return token, other
+
+
+def _gap(frontier: Frontier, tolerance: float, confidence: float | None) -> float:
+    """That of the calibration rows at a place."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", InfeasibleToleranceWarning)
+        return frontier.at(tolerance, confidence=confidence).gap
+
+
+def _holds(path: Path) -> bool:
+    """Whether there is a file with something in it."""
+    with contextlib.suppress(OSError):
+        return path.stat().st_size > 0
+    return False
 
 
 def find_token(name: str, environment: Mapping[str, str]) -> str:
@@ -324,12 +451,7 @@ def make_app(settings: Settings) -> App:
     from fairdial.serve.page_data import page_data
     from fairdial.serve.service import Service
 
-    model = load(settings.model, key=settings.key)
-    if model.model_hash_ != settings.hash:
-        raise InvalidInputError(
-            "`model` must stay the same while it is served, got a folder that was replaced; start "
-            "the server anew."
-        )
+    model = _load(settings)
     decider = Decider(model)
     log = None
     if settings.audit is not None:
@@ -344,15 +466,21 @@ def make_app(settings: Settings) -> App:
         tolerance=settings.tolerance,
         confidence=settings.confidence,
     )
-    name = Path(settings.model).name
-    token = None if settings.read_only else find_token(settings.token_env, os.environ)
+    token, observer = find_tokens(settings.token_env, os.environ, needed=not settings.read_only)
     level = LEVEL if settings.confidence is None else settings.confidence
     return create_app(
         service,
         document=lambda: page_data(
-            model, name=name, tolerance=settings.tolerance, confidence=level
+            model,
+            name=settings.name,
+            people=people_of(decider.frontier.groups, settings.people),
+            labels=settings.labels,
+            tolerance=settings.tolerance,
+            confidence=level,
         ),
         token=token,
+        observer=observer,
+        open_observe=settings.open_observe,
         hosts=settings.hosts,
     )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated, Any, Literal, NotRequired
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
@@ -75,10 +76,68 @@ class ObserveRequest(Asked):
     rows: Annotated[list[ObservedRow], Field(min_length=1, max_length=MOST_ROWS)] | None = None
 
 
-FIELDS = frozenset(
-    {"rows", "features", "group", "tolerance", "confidence", "reason", "by", "scores", "groups"}
-)
-"""What can be asked, by name."""
+FIELDS = {
+    "rows": f"a list of 1 to {MOST_ROWS:,} rows",
+    "features": "the row's columns",
+    "group": "the name of a group",
+    "tolerance": "a number from 0 to 1",
+    "confidence": "a number above 0 and below 1, or null",
+    "reason": f"text of 1 to {LONGEST_REASON} characters",
+    "by": f"text of 1 to {LONGEST_NAME} characters, or left out",
+    "scores": f"a list of 1 to {MOST_SCORES:,} numbers",
+    "groups": f"a list of at most {MOST_SCORES:,} names of groups",
+}
+"""What can be asked, by name, and what it must be."""
+PARTS = {"rows": "an object with `features` and `group`", "scores": "a number"}
+KINDS: dict[type, str] = {
+    bool: "true or false",
+    int: "a number",
+    float: "a number",
+    str: "text",
+    list: "a list",
+    dict: "an object",
+    type(None): "null",
+}
+GOT = {
+    "missing": "nothing",
+    "string_too_short": "empty text",
+    "string_pattern_mismatch": "empty text",
+    "string_too_long": "longer text",
+    "too_short": "an empty list",
+    "too_long": "a longer list",
+    "greater_than": "another number",
+    "greater_than_equal": "another number",
+    "less_than": "another number",
+    "less_than_equal": "another number",
+    "finite_number": "another number",
+}
+"""What was sent, by pydantic's type of an error, where its kind is right."""
+
+
+def say_problem(place: Sequence[int | str], kind: str, given: Any) -> str:
+    """What is wrong with a request, by pydantic's place and type of an error.
+
+    Only the kind of what was sent is told: neither values nor names of fields are repeated.
+
+    Examples
+    --------
+    >>> from fairdial.serve.schema import say_problem
+    >>> say_problem(["tolerance"], "less_than_equal", 1.3)
+    '`tolerance` must be a number from 0 to 1, got another number'
+    >>> say_problem(["reason"], "missing", {"tolerance": 0.1})
+    '`reason` must be text of 1 to 500 characters, got nothing'
+    """
+    extra = kind == "extra_forbidden"  # the last of the place is the field that is too many
+    known = [p for p in place[: -1 if extra else None] if isinstance(p, int) or p in FIELDS]
+    where = f"`{'.'.join(map(str, known))}`" if known else "the request"
+    if extra:
+        return f"{where} must have no other fields than those documented, got another"
+    got = GOT.get(kind) or KINDS.get(type(given), "something else")
+    if not known:
+        return f"{where} must be an object, got {got}"
+    name = next(p for p in reversed(known) if isinstance(p, str))
+    must = PARTS[name] if isinstance(known[-1], int) else FIELDS[name]
+    return f"{where} must be {must}, got {got}"
 
 
 # ---- answered ----------------------------------------------------------------------------------
@@ -113,7 +172,8 @@ class Position(BaseModel):
     gap: float = Field(description="Of the calibration rows.")
     feasible: bool = Field(description="Whether that gap is within the tolerance.")
     certified_gap: float | None = Field(
-        description="What the gap of new rows stays within, with the confidence."
+        description="What the gap of new rows stays within, with the confidence: the dial's own "
+        "tolerance by itself, any other for the whole dial at once."
     )
     thresholds: dict[str, Extended] | None = Field(
         description="Logit threshold by group; null where a family of models decides."
@@ -133,6 +193,8 @@ class PredictAnswer(BaseModel):
 class DialAnswer(Position):
     """Where the dial stands."""
 
+    groups: list[str] = Field(description="Names, in the order of `selected`.")
+
     confidence: float | None
     version: int
     writable: bool
@@ -140,7 +202,7 @@ class DialAnswer(Position):
     who: str
     time: str | None
     selected: list[list[int]] = Field(
-        description="Calibration rows that are selected, by label and group."
+        description="Calibration rows that are selected, by label (negative first) and group."
     )
     least_confidence: float | None = Field(description="What the server asks of every move.")
     model: str
@@ -163,12 +225,19 @@ class AuditEntry(BaseModel):
     new: DialPlace
     reason: str
     model: str
+    gap: float | None = Field(description="That of the calibration rows at the new place.")
+    feasible: bool | None = Field(description="Whether it is within the new tolerance.")
+    hash: str = Field(description="SHA-256 of the entry before and of this one.")
 
 
 class AuditAnswer(BaseModel):
     """Moves of the dial, the last one first."""
 
     entries: list[AuditEntry]
+    altered: int | None = Field(
+        description="Version of the first entry of the log that isn't what its hash says; null: "
+        "all are."
+    )
 
 
 class LookAnswer(BaseModel):
@@ -209,11 +278,15 @@ class Drift(BaseModel):
 
 
 class Proposal(BaseModel):
-    """Thresholds for the same tolerance, from the observed scores."""
+    """Thresholds for the same tolerance and confidence, from the observed scores."""
 
     tolerance: float
     gap: float
     feasible: bool
+    confidence: float | None = Field(description="The dial's.")
+    certified_gap: float | None = Field(
+        description="What the gap of new rows stays within, with the confidence."
+    )
     thresholds: dict[str, Extended]
 
 

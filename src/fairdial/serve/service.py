@@ -2,12 +2,19 @@
 
 Every answer says where the dial stood: its tolerance, confidence and version, and the model's hash.
 The dial is read from the audit log for every request, so that no process answers with an old one.
+
+*Which statement a decision has.* The dial's tolerance was recorded before anybody was decided on by
+it, so its position is the one for a tolerance that was decided on beforehand. Any other tolerance
+is whatever a caller likes, and there may be many: its position is the one whose statement holds for
+the whole dial at once. So a row's decision depends on the row, its tolerance and the dial, and on
+nothing else that the request says.
 """
 
 from __future__ import annotations
 
 import json
 import math
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -17,20 +24,23 @@ from numpy.typing import NDArray
 from pydantic import BaseModel, ValidationError
 from pydantic_core import from_json
 
+from fairdial.confidence import gap_interval
 from fairdial.errors import CannotCertifyError
-from fairdial.points import Point, Points
+from fairdial.points import Point
 from fairdial.serve import drift
-from fairdial.serve.audit import AuditError, AuditLog, Entry
-from fairdial.serve.deciding import Decider
+from fairdial.serve.audit import SERVER, AuditError, AuditLog, Entry
+from fairdial.serve.deciding import Decider, Positions
 from fairdial.serve.metrics import Gauge, Metrics
-from fairdial.serve.observed import Observations, Observed
-from fairdial.serve.schema import FIELDS, DialRequest, ObserveRequest, PredictRequest
+from fairdial.serve.observed import Observations, Observed, ObservedError
+from fairdial.serve.schema import DialRequest, ObserveRequest, PredictRequest, say_problem
 
 Asked = TypeVar("Asked", bound=BaseModel)
 
 FEWEST = 30  # observed rows of each group before thresholds are proposed
 SOMEBODY = "unnamed"
 SHOWN = 5  # problems of a request
+MOMENT = 0.005  # seconds: what takes longer is done beside the loop
+LATEST = 0.1  # weight of the latest request in the pace of late
 
 
 class RefusedError(Exception):
@@ -100,6 +110,7 @@ class Service:
         self._label_names = [str(label) for label in decider.labels]
         self._calibration = drift.calibration_bins(decider.frontier)
         self._dialled: tuple[tuple[float, float | None], Point, str] | None = None
+        self._pace = math.inf  # seconds a row, of late; nobody knows before the first request
 
     def close(self) -> None:
         """Give the files back."""
@@ -116,15 +127,18 @@ class Service:
         entry = self.log.last()
         if entry is None:
             raise AuditError("the audit log is empty")
-        return Standing(entry.tolerance, self._stricter(entry.confidence), entry)
+        return self._standing_of(entry)
 
     def _stricter(self, confidence: float | None) -> float | None:
         wishes = [c for c in (confidence, self.least_confidence) if c is not None]
         return max(wishes) if wishes else None
 
-    def dial(self) -> dict[str, Any]:
-        """Where the dial stands, with its figures."""
-        standing = self.standing()
+    def _standing_of(self, entry: Entry) -> Standing:
+        return Standing(entry.tolerance, self._stricter(entry.confidence), entry)
+
+    def dial(self, written: Entry | None = None) -> dict[str, Any]:
+        """Where the dial stands, with its figures; or where a move has just put it."""
+        standing = self.standing() if written is None else self._standing_of(written)
         entry, (point, _) = standing.entry, self._point(standing)
         return {
             **_position(point, self.decider.swept),
@@ -132,8 +146,9 @@ class Service:
             "version": standing.version,
             "writable": self.log is not None and self.log.writable,
             "reason": "the model's own tolerance" if entry is None else entry.reason,
-            "who": "server" if entry is None else entry.who,
+            "who": SERVER if entry is None else entry.who,
             "time": None if entry is None else entry.time,
+            "groups": list(self.decider.groups),
             "selected": point.selected.tolist(),
             "least_confidence": self.least_confidence,
             "model": self.model,
@@ -156,6 +171,8 @@ class Service:
     def move(self, body: bytes, seen: int | None) -> Entry:
         """Move the dial; when this returns, the move is recorded and in effect."""
         wish = parse(DialRequest, body)
+        if wish.by is not None and wish.by.casefold() == SERVER:
+            raise RefusedError(422, f"`by` must be somebody's name, got {SERVER!r}, the server's.")
         confidence = wish.confidence
         if "confidence" not in wish.model_fields_set:
             confidence = self.least_confidence
@@ -166,7 +183,7 @@ class Service:
                 f"`confidence` must be at least {least:g}, as this server was started, or left "
                 "out.",
             )
-        self._certified(lambda: self.decider.positions.at(wish.tolerance, confidence))
+        point = self._certified(lambda: self.decider.positions.at(wish.tolerance, confidence))
         if self.log is None:
             raise AuditError("there is no audit log")
         return self.log.append(
@@ -175,30 +192,46 @@ class Service:
             who=wish.by or SOMEBODY,
             reason=wish.reason,
             model=self.model,
+            gap=point.gap,
             seen=seen,
         )
 
     def audit(self, limit: int, before: int | None) -> dict[str, Any]:
-        """Moves of the dial, the last one first."""
-        found = [] if self.log is None else self.log.entries(limit, before)
-        return {"entries": [entry.to_dict() for entry in found]}
+        """Moves of the dial, the last one first, and whether the whole log is as it was written."""
+        if self.log is None:
+            return {"entries": [], "altered": None}
+        found = self.log.entries(limit, before)
+        return {"entries": [entry.to_dict() for entry in found], "altered": self.log.altered()}
 
     # ---- decisions -----------------------------------------------------------------------------
 
-    def predict(self, body: bytes) -> bytes:
+    def takes_a_moment(self, asked: PredictRequest, standing: Standing) -> bool:
+        """Whether decisions come so fast that nobody need wait beside the loop for them.
+
+        Few rows for a model as fast as this one was of late, and no position that isn't known.
+        """
+        known = self._dialled
+        return (
+            len(asked.rows) * self._pace <= MOMENT
+            and known is not None
+            and known[0] == (standing.tolerance, standing.confidence)
+            and asked.tolerance is None
+            and not any(row.get("tolerance") is not None for row in asked.rows)
+        )
+
+    def predict(self, asked: PredictRequest, standing: Standing) -> bytes:
         """Decisions for rows."""
-        standing = self.standing()
-        asked = parse(PredictRequest, body)
+        start = time.perf_counter()
         codes = self.decider.codes([row.get("group") for row in asked.rows])
         rows = self.decider.rows([row["features"] for row in asked.rows])
         usual = standing.tolerance if asked.tolerance is None else asked.tolerance
         own = [row.get("tolerance") for row in asked.rows]
-        if any(wish is not None for wish in own):
-            wishes = [usual if wish is None else wish for wish in own]
-            told, margins = self._each(rows, codes, wishes, standing)
-        else:
-            wishes = [usual] * len(codes)
-            told, margins = self._all(rows, codes, asked.tolerance, standing)
+        wishes = [usual if wish is None else wish for wish in own]
+        told, points, places = self._positions(wishes, standing)
+        margins = self.decider.margins(rows, codes, points, places)
+        pace = (time.perf_counter() - start) / len(codes)
+        known = pace if math.isinf(self._pace) else self._pace
+        self._pace = known + LATEST * (pace - known)
         self._count(codes, margins > 0)
         return (
             f'{{"rows":[{self._lines(margins, wishes)}],"positions":[{told}],'
@@ -219,27 +252,20 @@ class Service:
             ]
         )
 
-    def _all(
-        self, rows: Any, codes: NDArray[Any], wish: float | None, standing: Standing
-    ) -> tuple[str, NDArray[np.float64]]:
-        """All rows at one tolerance, or at the dial's: the position as JSON, and the margins."""
-        if wish is None:
-            point, told = self._point(standing)
-        else:
-            point = self._certified(lambda: self.decider.positions.at(wish, standing.confidence))
-            told = self._told(point)
-        return told, self.decider.margins(rows, codes, point, None)
-
-    def _each(
-        self, rows: Any, codes: NDArray[Any], wishes: Sequence[float], standing: Standing
-    ) -> tuple[str, NDArray[np.float64]]:
-        """Each row at its own tolerance."""
+    def _positions(
+        self, wishes: Sequence[float], standing: Standing
+    ) -> tuple[str, list[Point], NDArray[np.intp]]:
+        """Positions for tolerances as JSON, the positions, and each row's place among them."""
+        own, told = self._point(standing)
+        if all(wish == standing.tolerance for wish in wishes):
+            return told, [own], np.zeros(len(wishes), np.intp)
         distinct, places = np.unique(np.array(wishes, np.float64), return_inverse=True)
-        points: Points = self._certified(
-            lambda: self.decider.positions.many(distinct, standing.confidence)
-        )
-        told = ",".join(map(self._told, points))
-        return told, self.decider.margins(rows, codes, points, places)
+        others = distinct[distinct != standing.tolerance]
+        found = self._certified(lambda: self.decider.positions.many(others, standing.confidence))
+        points = list(found)
+        if len(others) < len(distinct):
+            points.insert(int(np.searchsorted(others, standing.tolerance)), own)
+        return ",".join(map(self._told, points)), points, places
 
     @staticmethod
     def _certified(find: Any) -> Any:
@@ -289,7 +315,8 @@ class Service:
                 chosen = scores > point.thresholds[codes]
             else:
                 scores = None
-                chosen = self.decider.margins(rows, codes, point, None) > 0
+                here = np.zeros(len(codes), np.intp)
+                chosen = self.decider.margins(rows, codes, [point], here) > 0
         if scores is not None:
             bins = drift.bin_scores(scores, codes, n_groups)
         self.observations.add(
@@ -299,7 +326,21 @@ class Service:
             bins,
             None if self._calibration is None else self._look,
         )
-        return self.observed()
+        return self._observed_after("the rows were counted")
+
+    def forget(self) -> dict[str, Any]:
+        """Start counting anew."""
+        self.observations.clear()
+        return self._observed_after("counting was started anew")
+
+    def _observed_after(self, done: str) -> dict[str, Any]:
+        """What was observed so far, after something that can't be taken back."""
+        try:
+            return self.observed()
+        except (AuditError, ObservedError) as error:
+            raise RefusedError(
+                503, f"{done}, but what was observed so far can't be read at the moment."
+            ) from error
 
     def _look(self, place: int, bins: drift.Counts) -> drift.Look:
         assert self._calibration is not None
@@ -354,9 +395,7 @@ class Service:
             notes.append("the gap needs rows of every group since the dial was moved")
             return None
         rates = found.selected / found.current
-        low, high = drift.gap_interval(
-            *drift.rate_intervals(found.selected, found.current, drift.LEVEL)
-        )
+        low, high = gap_interval(found.selected.tolist(), found.current.tolist(), drift.LEVEL)
         gap = float(rates.max() - rates.min())
         return {"gap": gap, "low": low, "high": high, "confidence": drift.LEVEL}
 
@@ -386,16 +425,17 @@ class Service:
         frontier = drift.redial(
             self.observations.bins(), self.decider.frontier.criterion, self.decider.groups
         )
-        states, feasible = frontier.states.first_within(np.array([standing.tolerance]))
-        thresholds = frontier.states.read(states)[0][0]
-        return {
-            "tolerance": standing.tolerance,
-            "gap": float(frontier.gap[states[0]]),
-            "feasible": bool(feasible[0]),
-            "thresholds": dict(
-                zip(self.decider.groups, map(_extended, thresholds.tolist()), strict=True)
-            ),
-        }
+        try:
+            point = Positions(frontier).at(standing.tolerance, standing.confidence)
+        except CannotCertifyError as error:
+            more = "" if error.rows_needed is None else f"; about {error.rows_needed:,} rows would"
+            notes.append(
+                f"the observed rows can't certify thresholds for the dial's confidence{more}"
+            )
+            return None
+        told = _position(point, swept=True)
+        del told["setting"]  # of another frontier than the model's
+        return {**told, "confidence": standing.confidence}
 
     # ---- figures -------------------------------------------------------------------------------
 
@@ -431,15 +471,10 @@ def parse(kind: type[Asked], body: bytes) -> Asked:
     try:
         return kind.model_validate(data)
     except ValidationError as error:
-        found = error.errors(include_url=False, include_context=False, include_input=False)
-        told = [f"{_where(problem['loc'])}: {problem['msg']}" for problem in found[:SHOWN]]
+        found = error.errors(include_url=False, include_context=False)
+        told = [say_problem(p["loc"], p["type"], p["input"]) for p in found[:SHOWN]]
         more = f" (and {len(found) - SHOWN} more)" if len(found) > SHOWN else ""
-        raise RefusedError(422, "; ".join(told) + more) from None
-
-
-def _where(place: Sequence[int | str]) -> str:
-    """Where a problem is; names that were sent are not repeated."""
-    return ".".join(str(p) if isinstance(p, int) or p in FIELDS else "?" for p in place) or "body"
+        raise RefusedError(422, f"{'; '.join(told)}{more}.") from None
 
 
 def _position(point: Point, swept: bool) -> dict[str, Any]:

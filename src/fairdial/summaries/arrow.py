@@ -72,6 +72,7 @@ class ParquetReader:
         if label is not None:
             self._columns["label"] = label
         self._probabilities = probabilities
+        self._booleans: dict[str, bool] = {}  # of columns of booleans or numbers, which they are
         for file in self._files:
             self._check_columns(file)
 
@@ -92,6 +93,8 @@ class ParquetReader:
                     f"`{argument}` must be one of the columns {there} of {file.name}, got "
                     f"{column!r}."
                 )
+            if argument != "score":
+                self._check_values(argument, schema, file)
         types, column = self._arrow.types, self._columns["score"]
         kind = schema.field(column).type if column in schema.names else None
         if kind is None or not (
@@ -100,6 +103,28 @@ class ParquetReader:
             raise InvalidInputError(
                 f"`score` must be a column of numbers, got {column!r} of type "
                 f"{'text' if kind is None else kind} in {file.name}."
+            )
+
+    def _check_values(self, argument: str, schema: pa.Schema, file: Path) -> None:
+        """One value a row, and none that equals another file's without being the same."""
+        types, column = self._arrow.types, self._columns[argument]
+        if column not in schema.names:
+            numeric, boolean = isinstance(self._folders[file][column], int), False
+        else:
+            kind = schema.field(column).type
+            if types.is_dictionary(kind):
+                kind = kind.value_type
+            if types.is_nested(kind):
+                raise InvalidInputError(
+                    f"`{argument}` must be a column of single values, got {column!r} of type "
+                    f"{kind} in {file.name}."
+                )
+            boolean = types.is_boolean(kind)
+            numeric = boolean or types.is_integer(kind) or types.is_floating(kind)
+        if numeric and self._booleans.setdefault(argument, boolean) != boolean:
+            raise InvalidInputError(
+                f"`{argument}` must be of one type in all files, got booleans and numbers in "
+                f"{column!r} (in {file.name} {'booleans' if boolean else 'numbers'})."
             )
 
     # ---- batches ---------------------------------------------------------------------------------
@@ -193,7 +218,8 @@ class ParquetReader:
 
 
 def _unreadable(file: Path, error: Exception) -> InvalidInputError:
-    return InvalidInputError(f"`path` must hold Parquet files, got {str(file)!r}: {error}.")
+    told = str(error).strip().rstrip(".")
+    return InvalidInputError(f"`path` must hold Parquet files, got {str(file)!r}: {told}.")
 
 
 def _pyarrow() -> Any:

@@ -7,6 +7,7 @@ import json
 import os
 import uuid
 from collections.abc import Hashable, Sequence
+from contextlib import suppress
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,7 @@ def write_summary(
     path: str | PathLike[str], counts: Counts, groups: Sequence[Hashable], dtype: np.dtype[Any]
 ) -> None:
     """Write counts by group, label and bin: only those that aren't 0."""
+    from safetensors import SafetensorError
     from safetensors.numpy import save_file
 
     file = Path(path)
@@ -44,8 +46,13 @@ def write_summary(
         with half.open("rb+") as written:
             os.fsync(written.fileno())
         os.replace(half, file)
+    except (SafetensorError, OSError) as error:
+        raise InvalidInputError(
+            f"`path` must be a file that can be written, got {str(file)!r}: {error}."
+        ) from error
     finally:
-        half.unlink(missing_ok=True)
+        with suppress(OSError):  # such as a path through a file
+            half.unlink(missing_ok=True)
 
 
 def read_summary(

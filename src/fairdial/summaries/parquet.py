@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numbers
 from collections.abc import Hashable, Iterator, Sequence
 from os import PathLike
 from typing import Any
@@ -62,8 +63,8 @@ def calibrate_parquet(
     tolerances : array-like, optional
         Where the answers are to be exact, equal to those of :func:`fairdial.sweep` on all rows in
         memory. The files are then read a second time (now and then a third). Without, thresholds
-        stand at edges of bins: within any tolerance, with exact gap and accuracy, but up to a bin
-        from the least constrained; see :class:`fairdial.ScoreSummary`.
+        stand at edges of bins: within the tolerance or reported infeasible, with exact gap and
+        accuracy, but up to a bin from the least constrained; see :class:`fairdial.ScoreSummary`.
     pos_label : label, optional
         The positive label; the greater of the two by default.
     probabilities : bool
@@ -216,7 +217,7 @@ class _Slots:
         codes = groups.codes.astype(np.intp)
         if labels is not None:
             codes *= len(marks)
-            codes += labels.codes
+            codes += labels.codes.astype(np.intp)  # unsigned ones can't be added as they are
         found = self._table.take(codes)
         if found.min() < 0:
             self._meet(np.unique(codes[found < 0]))
@@ -242,6 +243,11 @@ def _longer(counts: Counts, n_cells: int, grid: Grid) -> Counts:
     return longer
 
 
+def _kind(label: Any) -> type:
+    """Labels of one kind may be equal, others never are."""
+    return numbers.Number if isinstance(label, (numbers.Number, np.bool_)) else type(label)
+
+
 def _classes(found: Sequence[Any], pos_label: Any) -> tuple[Hashable, ...]:
     """The negative and the positive label."""
     if len(found) > 2:
@@ -250,6 +256,11 @@ def _classes(found: Sequence[Any], pos_label: Any) -> tuple[Hashable, ...]:
     if pos_label is not None:
         if len(found) == 2 and pos_label not in found:
             raise InvalidInputError(f"`pos_label` must be one of {list(found)}, got {pos_label!r}.")
+        if found and _kind(pos_label) is not _kind(found[0]):
+            raise InvalidInputError(
+                f"`pos_label` must be of the labels' type, got {pos_label!r} where `label` holds "
+                f"{found[0]!r}."
+            )
         others = [label for label in found if label != pos_label]
         return (*others, pos_label) if others else (None, pos_label)
     if all(label in (0, 1) for label in found):

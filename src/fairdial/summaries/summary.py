@@ -49,7 +49,9 @@ class ScoreSummary:
     there are. Thresholds at edges select exactly the rows counted above them: gap and accuracy of
     every state of :meth:`to_frontier` are exact. What the bins cost: a group passes a whole bin at
     a time, so the first state within a tolerance may stand up to a bin further from the free one
-    than it would with all scores at hand, and its gap lies that much below the tolerance.
+    than it would with all scores at hand, and its gap lies that much below the tolerance. Where the
+    scores differ by little more than a bin, no state may lie within a tolerance that they allow: it
+    is then reported infeasible, with a warning.
 
     Made by :meth:`from_scores`, :meth:`from_counts`, :func:`fairdial.summarize_parquet` or ``+``.
 
@@ -135,15 +137,16 @@ class ScoreSummary:
         """Summary of both parts' rows; groups are united by name."""
         if not isinstance(other, ScoreSummary):
             return NotImplemented
-        for name in ("bits", "labelled"):
+        parts = [part for part in (self, other) if part.groups]
+        for name in ("labelled", *["bits"] * (len(parts) == 2)):  # without rows bins don't matter
             one, two = getattr(self, name), getattr(other, name)
             if one != two:
                 raise InvalidInputError(
                     f"summaries must have the same `{name}` to be added, got {one} and {two}."
                 )
-        parts = [part for part in (self, other) if part.groups]
         if len(parts) < 2:
             return parts[0] if parts else self
+        _refuse_mixed((*self.groups, *other.groups))
         names = sort_names(dict.fromkeys((*self.groups, *other.groups)))
         check_size(len(names) * self.counts.shape[1], Grid(self.bits))
         counts = np.zeros((len(names), *self.counts.shape[1:]), np.int64)
@@ -303,7 +306,8 @@ class ScoreSummary:
         frame : DataFrame
             Columns ``group``, ``label`` (0 and 1; may be absent), ``bin`` (0 holds the highest
             scores), ``rows``, ``dtype`` (of the scores) and ``bits``; any order of lines, and
-            lines with the same group, label and bin add up.
+            lines with the same group, label and bin add up. No line at all is the summary of no
+            rows.
         """
         return cls(*read_counts(frame))
 
@@ -335,6 +339,18 @@ def find_frontier(
         again = RowsAgain(summary.counts, summary.dtype, summary.groups, read)
         path = refine(again, criterion, summary.dtype, tolerances, margin=MARGIN)
     return Frontier(path, criterion, summary.groups, summary.rows, "simultaneous")
+
+
+def _refuse_mixed(names: Iterable[Hashable]) -> None:
+    """True and 1 are equal, but not the same group."""
+    met: dict[Hashable, Hashable] = {}
+    for name in names:
+        same = met.setdefault(name, name)
+        if isinstance(same, (bool, np.bool_)) != isinstance(name, (bool, np.bool_)):
+            raise InvalidInputError(
+                "summaries must have groups of one type to be added, got booleans and numbers: "
+                f"{same!r} and {name!r}."
+            )
 
 
 def _like_probabilities(summary: ScoreSummary) -> bool:

@@ -12,7 +12,7 @@ from fairdial._validation import check_labels, check_scores, encode_groups
 from fairdial.errors import InvalidInputError
 from fairdial.histograms import REACH, Grid
 from fairdial.ladders import Counts
-from fairdial.summaries.limits import DTYPES, check_bits, check_size
+from fairdial.summaries.limits import BITS, DTYPES, check_bits, check_size
 
 NEEDED = ("group", "bin", "rows", "dtype", "bits")
 NULLS = {"bin": "scores that are null or NaN", "group": "no group", "label": "no label"}
@@ -47,8 +47,9 @@ def read_counts(frame: pd.DataFrame) -> tuple[Counts, tuple[Hashable, ...], np.d
             f"`frame` must be a DataFrame with the columns {', '.join(NEEDED)}, got "
             f"{columns or type(frame).__name__}."
         )
-    if frame.empty:
-        raise InvalidInputError("`frame` must hold at least one line, got none.")
+    if frame.empty:  # no rows at all
+        n_labels = 1 + ("label" in columns)
+        return np.zeros((0, n_labels, Grid(BITS).size), np.int64), (), DTYPES["float64"]
     if frame["bits"].nunique(dropna=False) > 1:
         raise InvalidInputError(f"`bits` must be one number, got {frame['bits'].unique()}.")
     grid = check_bits(frame["bits"].iloc[0])

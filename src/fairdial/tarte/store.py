@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import os
-import uuid
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fairdial.errors import FairdialWarning, InvalidInputError, warn
+from fairdial.datasets.picture_cache import cache_folder, open_folder, write_whole
+from fairdial.errors import FairdialWarning, warn
 
 Features = NDArray[np.float32]
 
@@ -32,35 +31,21 @@ def kept(
     compute : callable
         Gives the features.
     """
-    path = _open_folder(folder) / f"{key}.npy"
+    path = open_folder(cache_folder(folder)) / f"{key}.npy"
     found = _read(path, shape)
     if found is not None:
         return found
     features = compute()
-    half = path.with_suffix(f".{uuid.uuid4().hex}.part")
+
+    def fill(stream: IO[bytes]) -> str:
+        np.save(stream, features, allow_pickle=False)
+        return path.name
+
     try:
-        with half.open("wb") as file:
-            np.save(file, features, allow_pickle=False)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(half, path)
+        write_whole(path.parent, fill)
     except OSError as error:  # a full disk must not cost what took long to compute
-        half.unlink(missing_ok=True)
         warn(f"features could not be kept in `cache`: {error}", FairdialWarning)
     return features
-
-
-def _open_folder(folder: Any) -> Path:
-    if not isinstance(folder, str | os.PathLike):
-        raise InvalidInputError(f"`cache` must be the path of a folder or None, got {folder!r}.")
-    path = Path(folder).expanduser()
-    try:
-        path.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InvalidInputError(
-            f"`cache` must be a folder that can be written, got {str(folder)!r} ({error})."
-        ) from error
-    return path
 
 
 def _read(path: Path, shape: tuple[int, int]) -> Features | None:

@@ -73,8 +73,9 @@ class Client:
         await self._life
 
     def close(self) -> None:
-        self._runner.run(self._end())
-        self._runner.close()
+        if not self._life.done():
+            self._runner.run(self._end())
+            self._runner.close()
 
     def request(self, method: str, path: str, **options: Any) -> httpx.Response:
         """Ask; an exception that reaches the server is raised here."""
@@ -231,6 +232,7 @@ def settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., A
             "tolerance": None,
             "confidence": None,
             "token_env": "FAIRDIAL_TOKEN",
+            "open_observe": True,
             "key": None,
             "hosts": None,
             "scratch": tmp_path,

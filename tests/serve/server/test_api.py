@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
+import threading
+import time
 
+import httpx
 import pytest
 
-from fairdial.serve import schema
+from fairdial.serve import page_data, schema
 from fairdial.serve.app import MOST_BYTES
+from fairdial.serve.audit import AuditError, AuditLog
 from fairdial.serve.service import Service
 
 GETS = ["/healthz", "/v1/dial", "/v1/audit", "/v1/observe", "/v1/frontier", "/metrics", "/"]
@@ -92,10 +97,9 @@ def test_a_read_only_server_moves_nothing_even_with_a_token(case, client, token)
     ask = client(case, read_only=True, audit=None)
     answer = ask.put("/v1/dial", json={"tolerance": 0.05, "reason": "x"}, headers=token)
     assert answer.status_code == 403
-    assert ask.delete("/v1/observe", headers=token).status_code == 403
     told = ask.get("/v1/dial").json()
     assert (told["writable"], told["version"], told["tolerance"]) == (False, 0, 0.1)
-    assert ask.get("/v1/audit").json() == {"entries": []}
+    assert ask.get("/v1/audit").json() == {"entries": [], "altered": None}
     assert not list(case.folder.parent.glob("*.audit.sqlite"))
     assert ask.post("/v1/predict", json={"rows": case.rows(0, 1)}).status_code == 200
 
@@ -114,6 +118,9 @@ def test_who_has_seen_an_old_dial_doesnt_move_it(ask, token):
     for seen, status in (('"1"', 200), ('"1"', 412), ("nonsense", 412), ('"2"', 200), ("*", 200)):
         answer = ask.put("/v1/dial", json=body, headers=token | {"If-Match": seen})
         assert answer.status_code == status
+        if status == 412:
+            assert "version, which is 2 now" in answer.json()["detail"]
+            assert answer.headers["etag"] == '"2"'
     assert ask.get("/v1/dial").json()["version"] == 4
 
 
@@ -144,8 +151,39 @@ def test_a_move_needs_a_tolerance_and_a_reason(change, ask, token):
     assert ask.get("/v1/dial").json()["version"] == 1
 
 
-def test_a_move_without_a_reason_is_refused(ask, token):
-    assert ask.put("/v1/dial", json={"tolerance": 0.05}, headers=token).status_code == 422
+@pytest.mark.parametrize(
+    ("body", "told"),
+    [
+        ({"tolerance": 0.05}, "`reason` must be text of 1 to 500 characters, got nothing."),
+        ({"tolerance": 0.05, "reason": " "},
+         "`reason` must be text of 1 to 500 characters, got empty text."),
+        ({"tolerance": 0.05, "reason": "r" * 501},
+         "`reason` must be text of 1 to 500 characters, got longer text."),
+        ({"tolerance": -1, "reason": "x"},
+         "`tolerance` must be a number from 0 to 1, got another number."),
+        ({"tolerance": "7", "reason": "x"}, "`tolerance` must be a number from 0 to 1, got text."),
+        ({"tolerance": 1, "reason": "x", "rows": []},
+         "the request must have no other fields than those documented, got another."),
+        ([], "the request must be an object, got a list."),
+    ],
+)  # fmt: skip
+def test_a_refusal_says_what_must_be_and_what_kind_of_thing_was_got(body, told, ask, token):
+    answer = ask.put("/v1/dial", json=body, headers=token)
+    assert answer.status_code == 422
+    assert answer.json()["detail"] == told
+
+
+def test_a_refusal_says_where_in_the_rows(ask, case):
+    rows = case.rows(0, 2)
+    rows[1]["tolerance"] = 2
+    detail = ask.post("/v1/predict", json={"rows": rows}).json()["detail"]
+    assert detail == "`rows.1.tolerance` must be a number from 0 to 1, got another number."
+    detail = ask.post("/v1/predict", json={"rows": [7]}).json()["detail"]
+    assert detail == "`rows.0` must be an object with `features` and `group`, got a number."
+    detail = ask.post("/v1/observe", json={"scores": [1, "x"]}).json()["detail"]
+    assert detail == "`scores.1` must be a number, got text."
+    detail = ask.get("/v1/audit", params={"limit": 0}).json()["detail"]
+    assert detail == "`limit` must be a whole number from 1 to 1,000, got another value."
 
 
 def test_a_move_with_confidence_takes_the_certified_position(cases, client, token):
@@ -177,6 +215,10 @@ def test_a_tolerance_that_no_position_reaches_is_set_and_told(ask, token):
     told = ask.put("/v1/dial", json={"tolerance": 0.0, "reason": "x"}, headers=token).json()
     assert told["feasible"] is False
     assert told["gap"] > 0
+    entry = ask.get("/v1/audit").json()["entries"][0]
+    assert (entry["gap"], entry["feasible"]) == (told["gap"], False)
+    ask.put("/v1/dial", json={"tolerance": 0.2, "reason": "x"}, headers=token)
+    assert ask.get("/v1/audit").json()["entries"][0]["feasible"] is True
 
 
 def test_the_log_is_told_in_pages(ask, token):
@@ -217,11 +259,124 @@ def test_a_full_disk_is_told_and_loses_nothing(case, client, token, monkeypatch)
     assert ask.put("/v1/dial", json=body, headers=token).json()["version"] == done + 2
 
 
+def test_a_move_that_was_recorded_is_told_even_if_the_log_cant_be_read_then(
+    ask, token, monkeypatch
+):
+    append, last = AuditLog.append, AuditLog.last
+
+    def fail(_):
+        monkeypatch.setattr(AuditLog, "last", last)
+        raise AuditError("the audit log can't be read (disk I/O error)")
+
+    def record(self, **move):
+        entry = append(self, **move)
+        monkeypatch.setattr(AuditLog, "last", fail)
+        return entry
+
+    monkeypatch.setattr(AuditLog, "append", record)
+    body = {"tolerance": 0.05, "reason": "x"}
+    answer = ask.put("/v1/dial", json=body, headers=token)
+    assert answer.status_code == 200
+    monkeypatch.setattr(AuditLog, "last", last)
+    assert answer.json() == ask.get("/v1/dial").json()
+
+
 def test_a_log_that_is_gone_is_told(ask, token, tmp_path):
     (tmp_path / "audit.sqlite").rename(tmp_path / "away")
     answer = ask.put("/v1/dial", json={"tolerance": 0.05, "reason": "x"}, headers=token)
     assert answer.status_code == 503
     assert ask.get("/v1/dial").json()["version"] == 1
+
+
+# ---- who waits -----------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def places(monkeypatch):
+    """Whether each request for decisions was answered on the loop."""
+    found, predict = [], Service.predict
+
+    def noted(self, asked, standing):
+        found.append(threading.current_thread() is threading.main_thread())
+        return predict(self, asked, standing)
+
+    monkeypatch.setattr(Service, "predict", noted)
+    return found
+
+
+def test_only_what_takes_a_moment_is_answered_on_the_loop(case, client, places, monkeypatch):
+    monkeypatch.setattr("fairdial.serve.service.MOMENT", 10.0)  # however busy the machine is
+    ask = client(case)
+    few, many = {"rows": case.rows(0, 1)}, {"rows": case.rows(0, 1) * 1_000}
+    own = {"rows": [case.rows(0, 1)[0] | {"tolerance": 0.2}]}
+    hidden = json.dumps(few | {"tolerance": 0.3}).replace("tolerance", "toler\\u0061nce")
+    kind = {"Content-Type": "application/json"}
+    ask.post("/v1/predict", json=few)  # nobody knows yet how fast the model is
+    for content in map(json.dumps, (few, few | {"tolerance": 0.2}, own)):
+        assert ask.post("/v1/predict", content=content, headers=kind).status_code == 200
+    answer = ask.post("/v1/predict", content=hidden, headers=kind)
+    assert answer.json()["rows"][0]["tolerance"] == 0.3
+    assert places == [False, True, False, False, False]
+    monkeypatch.setattr("fairdial.serve.service.MOMENT", 1e-6)
+    ask.post("/v1/predict", json=few)
+    ask.post("/v1/predict", json=many)
+    assert places[5:] == [False, False]
+
+
+def test_a_dial_that_has_just_been_moved_is_worked_out_beside_the_loop(
+    ask, case, places, tmp_path, monkeypatch
+):
+    monkeypatch.setattr("fairdial.serve.service.MOMENT", 10.0)
+    ask.post("/v1/predict", json={"rows": case.rows(0, 1)})
+    log = AuditLog(tmp_path / "audit.sqlite")
+    log.append(tolerance=0.05, who="Ann", reason="elsewhere", model=case.model.model_hash_)
+    log.close()
+    for _ in range(2):
+        ask.post("/v1/predict", json={"rows": case.rows(0, 1)})
+    assert places == [False, False, True]
+
+
+def test_the_document_is_made_once_for_all_who_wait(case, client, monkeypatch):
+    made, real = [], page_data.page_data
+
+    def slow(*args, **options):
+        made.append(threading.current_thread())
+        time.sleep(0.2)
+        if len(made) == 1:
+            raise MemoryError
+        return real(*args, **options)
+
+    monkeypatch.setattr("fairdial.serve.page_data.page_data", slow)
+    ask = client(case)
+    assert ask.get("/v1/frontier").status_code == 500  # and made anew for the next one
+
+    async def everybody():
+        transport = httpx.ASGITransport(ask.app)
+        async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as one:
+            waiting = [asyncio.ensure_future(one.get("/v1/frontier")) for _ in range(60)]
+            await asyncio.sleep(0.05)
+            other = await one.get("/v1/dial")  # threads are free for others
+            assert not any(answer.done() for answer in waiting)
+            return other, await asyncio.gather(*waiting)
+
+    other, answers = ask._runner.run(everybody())
+    assert {answer.status_code for answer in (other, *answers)} == {200}
+    assert len({answer.content for answer in answers}) == 1
+    assert len(made) == 2
+
+
+def test_a_body_that_doesnt_come_is_not_waited_for(ask, monkeypatch, token):
+    monkeypatch.setattr("fairdial.serve.app.BODY", 0.05)
+
+    async def never():
+        yield b"{"
+        await asyncio.sleep(60)
+
+    for method, path in (("POST", "/v1/predict"), ("PUT", "/v1/dial"), ("POST", "/v1/observe")):
+        headers = token | {"Content-Type": "application/json"}
+        answer = ask.request(method, path, content=never(), headers=headers)
+        assert answer.status_code == 408
+        assert answer.headers["connection"] == "close"
 
 
 # ---- what is refused ---------------------------------------------------------------------------

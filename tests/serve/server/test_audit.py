@@ -143,10 +143,68 @@ def test_moves_of_many_processes_threads_are_all_recorded_one_after_the_other(pa
 def test_entries_can_be_neither_changed_nor_deleted(path, opened):
     move(opened(path, create=True), 0.1)
     connection = sqlite3.connect(path)
-    for statement in ("DELETE FROM audit", "UPDATE audit SET tolerance = 1"):
+    old = "old_tolerance, old_confidence"
+    columns = f"time, 'Mallory', {old}, 0.9, confidence, 'x', model, gap, hash"
+    for statement in (
+        "DELETE FROM audit",
+        "UPDATE audit SET tolerance = 1",
+        "UPDATE OR REPLACE audit SET tolerance = 1",
+        f"INSERT OR REPLACE INTO audit SELECT version, {columns} FROM audit",
+        f"REPLACE INTO audit SELECT version, {columns} FROM audit",
+        f"INSERT INTO audit SELECT version + 5, {columns} FROM audit",
+        f"INSERT INTO audit SELECT -1, {columns} FROM audit",
+    ):
         with pytest.raises(sqlite3.IntegrityError, match="only added to"):
             connection.execute(statement)
     connection.close()
+
+
+@pytest.mark.parametrize(
+    ("statement", "found"),
+    [
+        ("SELECT 1", None),
+        ("UPDATE audit SET reason = 'y' WHERE version = 2", 2),
+        ("UPDATE audit SET tolerance = 0.9 WHERE version = 3", 3),
+        ("UPDATE audit SET time = '' WHERE version = 1", 1),
+        ("DELETE FROM audit WHERE version = 2", 2),
+        ("DELETE FROM audit WHERE version = 1", 1),
+        ("UPDATE audit SET old_tolerance = NULL WHERE version = 2", 2),
+    ],
+)
+def test_an_entry_that_was_altered_is_found_out(statement, found, path, opened):
+    log, reader = opened(path, create=True), opened(path, write=False)
+    for tolerance in (0.1, -0.0, 1 / 3, 1):
+        move(log, tolerance, confidence=0.9)
+    assert log.altered() is None
+    other = sqlite3.connect(path)
+    for trigger in ("audit_kept", "audit_unchanged"):
+        other.execute(f"DROP TRIGGER {trigger}")
+    other.execute(statement)
+    other.commit()
+    other.close()
+    assert log.altered() == reader.altered() == found
+
+
+def test_the_server_itself_doesnt_count_as_somebody_who_moves_the_dial(path, opened):
+    log = opened(path, create=True)
+    move(log, 0.1, who="server")
+    assert not log.moved()
+    move(log, 0.2)
+    assert log.moved()
+    move(log, 0.3, who="server")
+    assert log.moved()
+
+
+def test_whoever_only_reads_leaves_no_file(path, opened):
+    log = opened(path, create=True)
+    move(log, 0.1)
+    log.close()
+    assert [file.name for file in path.parent.iterdir()] == [path.name]
+    reader = opened(path, write=False)
+    assert reader.last().tolerance == 0.1
+    assert reader.altered() is None
+    reader.close()
+    assert [file.name for file in path.parent.iterdir()] == [path.name]
 
 
 def test_a_log_is_written_ahead_and_synchronised(path, opened):
@@ -215,7 +273,7 @@ def test_another_file_is_refused_and_left_as_it_is(kind, tmp_path):
         connection.execute("CREATE TABLE audit (version)")
         if kind == "newer":
             connection.execute(f"PRAGMA application_id = {0x46444C41}")
-            connection.execute("PRAGMA user_version = 2")
+            connection.execute("PRAGMA user_version = 3")
         connection.commit()
         connection.close()
     before = path.read_bytes()

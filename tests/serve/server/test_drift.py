@@ -17,7 +17,6 @@ from fairdial.serve.drift import (
     WIDTH,
     bin_scores,
     calibration_bins,
-    gap_interval,
     look,
     look_number,
     rate_intervals,
@@ -95,14 +94,6 @@ def test_groups_share_the_doubt():
 def test_a_group_without_rows_can_have_any_rate():
     low, high = rate_intervals(np.array([0]), np.array([0]), 0.95)
     assert (low[0], high[0]) == (0.0, 1.0)
-
-
-@given(st.lists(st.tuples(st.floats(0, 1), st.floats(0, 1), st.floats(0, 1)), min_size=2))
-def test_the_gap_lies_within_what_the_rates_leave_room_for(triples):
-    low, rate, high = np.sort(np.array(triples), axis=1).T
-    least, most = gap_interval(low, high)
-    assert least <= rate.max() - rate.min() <= most
-    assert 0 <= least <= most <= 1
 
 
 # ---- drift -------------------------------------------------------------------------------------

@@ -8,8 +8,11 @@ import numpy as np
 import pytest
 
 from fairdial import InvalidInputError
-from fairdial.serve.drift import BINS, rate_intervals
+from fairdial.confidence import gap_interval
+from fairdial.serve.audit import AuditError
+from fairdial.serve.drift import BINS, redial
 from fairdial.serve.observed import Observations
+from fairdial.serve.service import Service
 
 GROUPS = ("north", "south", "east")
 
@@ -49,9 +52,8 @@ def test_rates_are_those_of_the_decisions_at_the_dial(ask, case):
         counts.append((selected[here].sum(), here.sum()))
     rates = [k / n for k, n in counts]
     assert told["gap"]["gap"] == max(rates) - min(rates)
-    low, high = rate_intervals(*np.array(counts).T, 0.95)
-    assert told["gap"]["low"] == max(low.max() - high.min(), 0)
-    assert told["gap"]["high"] == high.max() - low.min()
+    low, high = gap_interval(*np.array(counts).T.tolist(), 0.95)
+    assert (told["gap"]["low"], told["gap"]["high"]) == (low, high)
     assert told["gap"]["low"] <= told["gap"]["gap"] <= told["gap"]["high"]
     assert (told["version"], told["tolerance"]) == (1, 0.1)
 
@@ -106,6 +108,43 @@ def test_thresholds_are_proposed_from_the_scores_alone(ask, case):
     assert ask.get("/v1/dial").json()["thresholds"] == case.model.thresholds(0.1)  # only proposed
 
 
+def test_the_intervals_of_one_group_alone_are_no_gap(ask):
+    """A group of four rows may have nearly any rate, and its ends are not two groups'."""
+    body = {"scores": [9.0] + [-9.0] * 3, "groups": ["north"] * 4}
+    ask.post("/v1/observe", json=body)
+    for group in ("south", "east"):
+        body = {"scores": [9.0] * 400 + [-9.0] * 600, "groups": [group] * 1_000}
+        told = ask.post("/v1/observe", json=body).json()
+    assert told["gap"]["high"] == gap_interval([400, 1, 400], [1000, 4, 1000], 0.95)[1]
+    north = by_group(told)["north"]
+    assert told["gap"]["high"] < north["high"] - north["low"]
+
+
+def test_proposed_thresholds_have_the_dials_confidence(cases, client, tmp_path):
+    case = cases("network")
+    ask = client(case, tolerance=0.3, confidence=0.9)
+    rng = np.random.default_rng(0)
+    groups = np.arange(4_000) % 2 == 0
+    scores = rng.normal(size=4_000) + groups
+    few = {"scores": scores[:80].tolist(), "groups": groups[:80].tolist()}
+    told = ask.post("/v1/observe", json=few).json()
+    assert told["proposal"] is None
+    assert any("can't certify" in note for note in told["notes"])
+    rest = {"scores": scores[80:].tolist(), "groups": groups[80:].tolist()}
+    proposal = ask.post("/v1/observe", json=rest).json()["proposal"]
+    counts = Observations(
+        tmp_path / "audit.sqlite.observed", model=case.model.model_hash_, n_groups=2
+    )
+    frontier = redial(counts.bins(), case.model.frontier_.criterion, ("False", "True"))
+    counts.close()
+    point = frontier.at(0.3, confidence=0.9)
+    assert proposal["thresholds"] == dict(
+        zip(("False", "True"), point.thresholds.tolist(), strict=True)
+    )
+    assert (proposal["gap"], proposal["confidence"]) == (point.gap, 0.9)
+    assert proposal["certified_gap"] == point.certified_gap <= 0.3
+
+
 def test_too_few_rows_propose_nothing(ask):
     body = {"scores": [0.5] * 90, "groups": ["north"] * 60 + ["south"] * 30}
     told = ask.post("/v1/observe", json=body).json()
@@ -147,6 +186,51 @@ def test_counting_can_be_started_anew_with_the_token_only(ask, token):
     assert by_group(ask.get("/v1/observe").json())["north"]["rows"] == 1
     told = ask.delete("/v1/observe", headers=token).json()
     assert by_group(told)["north"]["rows"] == 0
+
+
+def test_observations_need_a_token_unless_they_are_open(case, client, token, monkeypatch):
+    body = {"scores": [1.0], "groups": ["north"]}
+    other = {"Authorization": "Bearer " + "o" * 20}
+    monkeypatch.setenv("FAIRDIAL_OBSERVE_TOKEN", "o" * 20)
+    ask = client(case, open_observe=False)
+    for headers, status in (({}, 401), (token, 200), (other, 200)):
+        assert ask.post("/v1/observe", json=body, headers=headers).status_code == status
+    assert by_group(ask.get("/v1/observe").json())["north"]["rows"] == 2
+    assert ask.delete("/v1/observe", headers=other).status_code == 401
+    wish = {"tolerance": 0.05, "reason": "x"}
+    assert ask.put("/v1/dial", json=wish, headers=other).status_code == 401
+
+
+def test_a_read_only_server_takes_observations_with_a_token_too(case, client, token, monkeypatch):
+    body = {"scores": [1.0], "groups": ["north"]}
+    ask = client(case, read_only=True, audit=None, open_observe=False)
+    assert ask.post("/v1/observe", json=body).status_code == 401
+    assert ask.post("/v1/observe", json=body, headers=token).status_code == 200
+    assert ask.delete("/v1/observe", headers=token).status_code == 200
+    monkeypatch.delenv("FAIRDIAL_TOKEN")
+    for open_observe, status in ((False, 403), (True, 200)):
+        ask = client(case, read_only=True, audit=None, open_observe=open_observe)
+        assert ask.post("/v1/observe", json=body).status_code == status
+        assert ask.delete("/v1/observe", headers=token).status_code == 403
+
+
+@pytest.mark.parametrize("method", ["POST", "DELETE"])
+def test_what_was_done_is_not_denied_when_it_cant_be_told(method, ask, token, monkeypatch):
+    read = Service.observed
+
+    def fail(_):
+        monkeypatch.setattr(Service, "observed", read)
+        raise AuditError("disk I/O error")
+
+    ask.post("/v1/observe", json={"scores": [1.0], "groups": ["north"]})
+    monkeypatch.setattr(Service, "observed", fail)
+    body = {"scores": [1.0], "groups": ["north"]} if method == "POST" else None
+    answer = ask.request(method, "/v1/observe", json=body, headers=token)
+    assert answer.status_code == 503
+    assert "nothing was changed" not in answer.text
+    done, rows = ("were counted", 2) if method == "POST" else ("started anew", 0)
+    assert done in answer.json()["detail"]
+    assert by_group(ask.get("/v1/observe").json())["north"]["rows"] == rows
 
 
 def test_criteria_that_need_labels_say_what_they_cant_tell(cases, client):

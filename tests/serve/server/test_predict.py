@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import math
 import warnings
+from dataclasses import replace
 
 import numpy as np
 import pytest
+from sklearn.linear_model import LogisticRegression
 
+from fairdial import FairBayes, load
+from fairdial.datasets import make_gaussian
 from fairdial.serve.deciding import Decider
+from fairdial.serve.records import BadRowError
 
 ALL = [
     "pipeline",
@@ -128,6 +134,42 @@ def test_with_confidence_decisions_are_the_certified_ones(cases, client):
     assert np.array_equal(numbers(r["margin"] for r in told["rows"]), want)
 
 
+@pytest.fixture(scope="module")
+def unequal(cases, tmp_path_factory):
+    """A model of two groups far apart, whose declared statements are sharper than others."""
+    sample = make_gaussian(6_000, random_state=0)
+    X = sample.logits[:, None]
+    model = FairBayes(LogisticRegression(), random_state=0)
+    model.fit(X[100:], sample.y[100:], sensitive_features=sample.groups[100:])
+    folder = tmp_path_factory.mktemp("unequal") / "model"
+    model.save(folder)
+    return type(cases("array"))(folder, load(folder), X[:100], sample.groups[:100])
+
+
+def test_a_rows_decision_doesnt_depend_on_what_other_rows_ask(unequal, client):
+    """At the dial's tolerance its own position decides, at others that of the whole dial."""
+    case, dial, other = unequal, 0.16, 0.19
+    ask = client(case, tolerance=dial, confidence=0.9)
+    frontier = case.model.frontier_
+    own = frontier.at(dial, confidence=0.9)
+    others = frontier.at(np.array([other]), confidence=0.9, simultaneous=True)
+    assert frontier.at(np.array([dial]), confidence=0.9, simultaneous=True)[0].gap < own.gap
+    rows = case.rows(0, 60)
+    at_dial = margins_of(case, slice(0, 60), dial, confidence=0.9)
+    at_other = margins_of(case, slice(0, 60), np.full(60, other), confidence=0.9)
+    for usual in (None, dial, other):
+        for asked in ({}, {3: other}, {3: dial}, {3: dial, 5: other}):
+            sent = [row | {"tolerance": asked.get(i)} for i, row in enumerate(rows)]
+            told = ask.post("/v1/predict", json={"rows": sent, "tolerance": usual}).json()
+            wishes = [asked.get(i) or usual or dial for i in range(60)]
+            want = np.where(np.array(wishes) == dial, at_dial, at_other)
+            assert np.array_equal(numbers(r["margin"] for r in told["rows"]), want)
+            assert [r["tolerance"] for r in told["rows"]] == wishes
+            gaps = {dial: own.gap, other: others[0].gap}
+            shown = [(p["tolerance"], p["gap"]) for p in told["positions"]]
+            assert shown == [(wish, gaps[wish]) for wish in sorted(set(wishes))]
+
+
 def test_a_tolerance_that_cant_be_certified_is_refused(cases, client):
     case = cases("network")
     ask = client(case, tolerance=0.6, confidence=0.9)
@@ -163,9 +205,28 @@ def test_groups_are_named_as_json_names_them(cases, client):
     case = cases("network")  # False and True
     ask = client(case)
     row = case.rows(0, 1)[0]["features"]
-    for group, good in ((True, True), (False, True), (1, True), ("True", False), (None, False)):
+    for group, good in ((True, True), (False, True), (1, False), ("True", False), (None, False)):
         answer = ask.post("/v1/predict", json={"rows": [{"features": row, "group": group}]})
         assert (answer.status_code == 200) == good
+
+
+def test_a_group_that_is_a_number_is_that_number_and_nothing_that_equals_it(cases, client):
+    case = cases("per group")  # 0 and 1
+    ask = client(case)
+    row = case.rows(0, 1)[0]["features"]
+    for group in (0, 1, True, False, 1.0, 0.0, "1", [1]):
+        answer = ask.post("/v1/predict", json={"rows": [{"features": row, "group": group}]})
+        assert (answer.status_code == 200) == (type(group) is int)
+
+
+def test_a_group_named_by_a_fraction_may_be_written_as_a_whole_number(cases):
+    model = copy.copy(cases("per group").model)
+    model.frontier_ = replace(model.frontier_, groups=(0.0, 1.5))
+    decider = Decider(model)
+    assert decider.codes([0.0, 0, 1.5]).tolist() == [0, 0, 1]
+    for wrong in (False, 1, "0.0"):
+        with pytest.raises(BadRowError, match="`group` must be one of"):
+            decider.codes([wrong])
 
 
 def test_the_order_of_features_makes_no_difference(cases, client):

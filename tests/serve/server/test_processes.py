@@ -25,7 +25,7 @@ import pytest
 from fairdial.serve.audit import AuditLog
 
 TOKEN = "a-token-of-enough-letters"
-SERVER = "from fairdial.serve.command import serve; serve()"
+SERVER = "from fairdial.cli import main; main()"
 START = 180.0  # seconds; many on a machine that has other things to do
 KILLS = 25
 
@@ -70,7 +70,7 @@ class Server:
 def serving(folder, *options):
     """The command, in a process of its own."""
     process = subprocess.Popen(
-        [sys.executable, "-c", SERVER, str(folder), "--port", "0", *map(str, options)],
+        [sys.executable, "-c", SERVER, "serve", str(folder), "--port", "0", *map(str, options)],
         env={**os.environ, "FAIRDIAL_TOKEN": TOKEN, "OMP_NUM_THREADS": "1"},
         stderr=subprocess.PIPE,
         text=True,

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import resource
+import sqlite3
 import subprocess
 import sys
 import warnings
@@ -10,11 +13,27 @@ import pytest
 from click.testing import CliRunner
 from sklearn.linear_model import LogisticRegression
 
-from fairdial import FairBayes, InvalidInputError, MissingExtraError, ModelFileError
+from fairdial import (
+    CannotCertifyError,
+    FairBayes,
+    InvalidInputError,
+    MissingExtraError,
+    ModelFileError,
+)
+from fairdial.cli import main
 from fairdial.datasets import make_gaussian
 from fairdial.serve.audit import AuditLog
-from fairdial.serve.command import serve
-from fairdial.serve.run import find_port, find_token, known_hosts, make_app, need_libraries
+from fairdial.serve.run import (
+    CONNECTIONS,
+    OTHER_FILES,
+    find_port,
+    find_token,
+    find_tokens,
+    known_hosts,
+    make_app,
+    most_connections,
+    need_libraries,
+)
 
 
 @pytest.fixture
@@ -46,6 +65,16 @@ def test_a_token_that_is_none_is_refused_and_not_repeated(token):
     assert not token or token not in str(refused.value)
 
 
+def test_a_token_for_observations_only_is_optional_and_checked():
+    both = {"A": "x" * 16, "FAIRDIAL_OBSERVE_TOKEN": "y" * 16}
+    assert find_tokens("A", both, needed=True) == ("x" * 16, "y" * 16)
+    assert find_tokens("A", {}, needed=False) == (None, None)
+    with pytest.raises(InvalidInputError, match="FAIRDIAL_OBSERVE_TOKEN"):
+        find_tokens("A", both | {"FAIRDIAL_OBSERVE_TOKEN": "short"}, needed=True)
+    with pytest.raises(InvalidInputError, match="in A must"):
+        find_tokens("A", {"A": "short"}, needed=False)
+
+
 def test_the_token_comes_from_the_variable_that_is_named():
     assert find_token("A", {"A": "x" * 16, "B": "y" * 16}) == "x" * 16
 
@@ -58,14 +87,45 @@ def test_the_first_start_records_where_the_dial_stands(case, settings, tmp_path)
     settings(case)
     (entry,) = entries(tmp_path / "audit.sqlite")
     assert (entry.tolerance, entry.confidence, entry.who) == (0.1, None, "server")
+    assert entry.gap == case.model.frontier_.at(0.1).gap
     assert entry.model == case.model.model_hash_
 
 
-def test_a_tolerance_counts_at_the_first_start_only(case, settings, tmp_path):
+def test_a_tolerance_counts_until_somebody_moves_the_dial(case, settings, client, token, tmp_path):
     settings(case, tolerance=0.3)
+    settings(case)
     settings(case, tolerance=0.4)
-    (entry,) = entries(tmp_path / "audit.sqlite")
-    assert entry.tolerance == 0.3
+    found = entries(tmp_path / "audit.sqlite")
+    assert [entry.tolerance for entry in found] == [0.3, 0.4]
+    assert (found[1].who, found[1].reason) == ("server", "started with tolerance 0.4")
+    ask = client(case)
+    ask.put("/v1/dial", json={"tolerance": 0.05, "reason": "x"}, headers=token)
+    settings(case, tolerance=0.2)
+    assert entries(tmp_path / "audit.sqlite")[-1].tolerance == 0.05
+
+
+def test_nobody_is_called_as_the_server_is(case, client, token):
+    ask = client(case)
+    body = {"tolerance": 0.05, "reason": "x", "by": " Server "}
+    assert ask.put("/v1/dial", json=body, headers=token).status_code == 422
+    assert ask.get("/v1/dial").json()["version"] == 1
+
+
+def test_a_log_that_was_altered_is_not_followed(case, settings, client, token, tmp_path):
+    ask = client(case)
+    ask.put("/v1/dial", json={"tolerance": 0.05, "reason": "x"}, headers=token)
+    told = ask.get("/v1/audit").json()
+    assert told["altered"] is None
+    assert len({entry["hash"] for entry in told["entries"]}) == 2
+    file = sqlite3.connect(tmp_path / "audit.sqlite")
+    file.execute("DROP TRIGGER audit_unchanged")
+    file.execute("UPDATE audit SET who = 'somebody else' WHERE version = 2")
+    file.commit()
+    file.close()
+    assert ask.get("/v1/audit").json()["altered"] == 2
+    for read_only in (False, True):
+        with pytest.raises(InvalidInputError, match="entry 2 was altered"):
+            settings(case, read_only=read_only)
 
 
 def test_another_model_is_recorded_and_keeps_the_dial(case, cases, settings, tmp_path):
@@ -89,13 +149,19 @@ def test_a_dial_that_cant_be_certified_is_refused_before_anything_is_recorded(
     cases, settings, tmp_path
 ):
     case = cases("network")
-    with pytest.raises(InvalidInputError, match=r"can't be certified.*another `tolerance`"):
+    with pytest.raises(CannotCertifyError, match=r"can't be certified.*another `tolerance`"):
         settings(case, tolerance=0.01, confidence=0.95)
-    assert entries(tmp_path / "audit.sqlite") == []
+    assert not (tmp_path / "audit.sqlite").exists()
+    (tmp_path / "audit.sqlite").touch()  # an empty file is as good as none
     settings(case, tolerance=0.01)
-    with pytest.raises(InvalidInputError, match="`audit` of its own"):
+    with pytest.raises(CannotCertifyError, match=r"\. Start with another `tolerance`"):
         settings(case, confidence=0.95)
     assert len(entries(tmp_path / "audit.sqlite")) == 1
+    log = AuditLog(tmp_path / "audit.sqlite")
+    log.append(tolerance=0.02, who="Ann", reason="x", model=case.model.model_hash_)
+    log.close()
+    with pytest.raises(CannotCertifyError, match="`audit` of its own"):
+        settings(case, tolerance=0.6, confidence=0.95)
 
 
 def test_the_log_lies_beside_the_model_by_default(case, settings):
@@ -103,6 +169,24 @@ def test_the_log_lies_beside_the_model_by_default(case, settings):
     assert made.audit == f"{case.folder}.audit.sqlite"
     assert made.observed == f"{case.folder}.audit.sqlite.observed"
     (case.folder.parent / f"{case.folder.name}.audit.sqlite").unlink()
+
+
+def test_a_read_only_server_leaves_no_file_beside_the_log(case, client, token, tmp_path):
+    client(case).close()
+    folder = tmp_path / "logs"
+    folder.mkdir()
+    (tmp_path / "audit.sqlite").rename(folder / "audit.sqlite")
+    reader = client(case, read_only=True, audit=folder / "audit.sqlite")
+    assert reader.get("/v1/dial").json()["version"] == 1
+    assert [path.name for path in folder.iterdir()] == ["audit.sqlite"]
+    writer = client(case, audit=folder / "audit.sqlite")  # starts later, and is followed
+    writer.put("/v1/dial", json={"tolerance": 0.05, "reason": "x"}, headers=token)
+    assert reader.get("/v1/dial").json()["version"] == 2
+    writer.close()
+    assert reader.get("/v1/dial").json()["version"] == 2
+    reader.close()
+    names = sorted(path.name for path in folder.iterdir())
+    assert names == ["audit.sqlite", "audit.sqlite.observed"]  # the writer's counts
 
 
 def test_a_read_only_server_writes_nothing_beside_the_model(case, settings, tmp_path):
@@ -179,18 +263,98 @@ def test_names_are_checked_where_the_server_is_local_or_names_are_given():
     assert set(known_hosts("0.0.0.0", ("dial.example",))) == {*local, "0.0.0.0", "dial.example"}
 
 
+# ---- the page's names --------------------------------------------------------------------------
+
+
+def test_the_page_is_given_its_names(cases, client):
+    case = cases("per group")  # groups are numbers
+    names = {"name": "Loans", "people": {"1": "women"}, "labels": ("refused", "granted")}
+    page = client(case, **names).get("/v1/frontier").json()
+    assert page["name"] == "Loans"
+    assert page["groups"] == [{"name": "0", "people": None}, {"name": "1", "people": "women"}]
+    assert page["labels"] == {"negative": "refused", "positive": "granted"}
+
+
+def test_names_of_groups_that_there_are_not_are_refused(case, settings, tmp_path):
+    with pytest.raises(InvalidInputError, match=r"`people` must name groups among .*'west'"):
+        settings(case, people={"west": "westerners"})
+    assert not (tmp_path / "audit.sqlite").exists()
+
+
 # ---- the command -------------------------------------------------------------------------------
 
 
 def test_the_command_says_what_is_wrong_in_one_line(tmp_path, monkeypatch):
     monkeypatch.setenv("FAIRDIAL_TOKEN", "x" * 20)
-    done = CliRunner().invoke(serve, [str(tmp_path / "nothing")])
+    done = CliRunner().invoke(main, ["serve", str(tmp_path / "nothing"), "--port", "0"])
     assert done.exit_code == 2
     assert "`folder` must be a model's folder" in done.output
+    assert done.output.startswith(f"Loading {tmp_path / 'nothing'} ...")
     assert "Traceback" not in done.output
     monkeypatch.delenv("FAIRDIAL_TOKEN")
-    done = CliRunner().invoke(serve, [str(tmp_path / "nothing")])
+    done = CliRunner().invoke(main, ["serve", str(tmp_path / "nothing")])
     assert "FAIRDIAL_TOKEN" in done.output
+    done = CliRunner().invoke(main, ["serve", str(tmp_path / "nothing"), "--people", "women"])
+    assert "must be like Female=women, got 'women'" in done.output
+
+
+def test_what_takes_no_time_is_checked_before_the_libraries_are_loaded(tmp_path):
+    code = (
+        "import os, socket, sys\n"
+        "from click.testing import CliRunner\n"
+        "from fairdial.cli import main\n"
+        "taken = socket.socket(); taken.bind(('127.0.0.1', 0)); taken.listen()\n"
+        "port = str(taken.getsockname()[1])\n"
+        "for token, words in (('', 'FAIRDIAL_TOKEN'), ('x' * 20, 'must be free')):\n"
+        "    os.environ['FAIRDIAL_TOKEN'] = token\n"
+        "    done = CliRunner().invoke(main, ['serve', sys.argv[1], '--port', port])\n"
+        "    assert words in done.output and 'Loading' not in done.output, done.output\n"
+        "print(sorted({'numpy', 'sklearn', 'fastapi', 'torch'} & set(sys.modules)))\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.strip() == "[]"
+
+
+def test_a_promise_that_cant_be_made_ends_with_one_as_in_every_command(
+    cases, tmp_path, monkeypatch
+):
+    monkeypatch.setenv("FAIRDIAL_TOKEN", "x" * 20)
+    folder, audit = str(cases("network").folder), str(tmp_path / "audit.sqlite")
+    wish = ["--tolerance", "0.001", "--confidence", "0.99"]
+    for command in (["serve", folder, "--port", "0", "--audit", audit], ["dial", folder]):
+        done = CliRunner().invoke(main, [*command, *wish])
+        assert done.exit_code == 1, done.output
+        assert "can't be certified" in done.output
+
+
+def test_the_address_is_told_as_json_on_stdout(cases, tmp_path, monkeypatch):
+    monkeypatch.setenv("FAIRDIAL_TOKEN", "x" * 20)
+    monkeypatch.setattr("fairdial.serve.run._run", lambda *_: None)
+    folder = str(cases("array").folder)
+    wish = ["serve", folder, "--port", "0", "--audit", str(tmp_path / "audit.sqlite")]
+    done = CliRunner().invoke(main, [*wish, "--json"])
+    told = json.loads(done.stdout)
+    assert told["model"] == folder
+    assert told["address"].startswith("http://127.0.0.1:")
+    done = CliRunner().invoke(main, wish)
+    loading, serving = done.stderr.splitlines()
+    assert (done.stdout, loading) == ("", f"Loading {folder} ...")
+    assert serving.startswith("Serving on http://127.0.0.1:")
+
+
+def test_there_are_fewer_connections_than_files_may_be_open(monkeypatch):
+    limits = {"now": (1024, 1024)}
+    monkeypatch.setattr(resource, "getrlimit", lambda _: limits["now"])
+    monkeypatch.setattr(resource, "setrlimit", lambda _, found: limits.update(now=found))
+    assert most_connections() == 1024 - OTHER_FILES
+    limits["now"] = 1024, resource.RLIM_INFINITY
+    assert most_connections() == CONNECTIONS
+    assert limits["now"][0] == CONNECTIONS + OTHER_FILES
+    assert most_connections() == CONNECTIONS
+    limits["now"] = resource.RLIM_INFINITY, resource.RLIM_INFINITY
+    assert most_connections() == CONNECTIONS
 
 
 def test_a_missing_library_is_named_with_what_to_install(monkeypatch):
@@ -201,7 +365,7 @@ def test_a_missing_library_is_named_with_what_to_install(monkeypatch):
 
 def test_the_command_is_there_without_the_servers_libraries():
     code = (
-        "import sys, fairdial.serve.command\n"
+        "import sys, fairdial.cli.serve\n"
         "print(sorted({'fastapi', 'uvicorn', 'prometheus_client', 'torch'} & set(sys.modules)))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -44,10 +44,28 @@
     }
   }
 
+  // Messages speak of what was done last: whatever is done next, they go.
+  function hush() {
+    ["exact-note", "least-note", "apply-status"].forEach((id) => say(byId(id), ""));
+  }
+
   function setConfident(confident) {
     view.confident = confident;
-    byId("slider").step = confident ? view.dial.slider.step : 1;
     document.querySelector(`[name="confidence"][value="${confident ? "certified" : "plain"}"]`).checked = true;
+  }
+
+  // Where the dial goes for a place on the slider or on the curve.
+  function goNear(tolerance) {
+    turn(view.confident ? core.promisedNear(view.dial, tolerance) : core.stopBelow(view.dial, tolerance));
+  }
+
+  // Keys go from one promised stop to the next; these are further apart than the slider's own.
+  function step(event) {
+    const by = { ArrowLeft: -1, ArrowDown: -1, ArrowRight: 1, ArrowUp: 1 }[event.key];
+    if (!view.confident || by === undefined) return;
+    event.preventDefault();
+    hush();
+    turn(core.promisedNext(view.dial, view.tolerance, by));
   }
 
   // ---- what is shown ---------------------------------------------------------------------------
@@ -73,7 +91,8 @@
     if (view.settings) view.settings(position);
     view.groups(position);
     showFlips(position);
-    showApply(position, text);
+    if (isUsed(position)) showSame();
+    else showApply(position, text);
     clearTimeout(view.timer);
     view.timer = setTimeout(() => {
       say(byId("live"), `${text} ${words.unit(text)}. ${sentence} ${promise}`);
@@ -96,24 +115,39 @@
     if (!view.frontier) return;
     const used = deployed();
     const selected = core.selectedIn(dial, used);
-    const accuracy = selected ? core.accuracyOf(dial, selected) : null;
-    charts.showUsed(view.frontier, used, accuracy);
+    charts.showUsed(view.frontier, used, selected);
     const mark = byId("in-use");
     mark.hidden = used === null;
     if (used) mark.style.setProperty("--share", Math.min(used.tolerance / core.stop(dial, dial.slider.stops), 1));
-    tables.key(byId("frontier-key"), charts.frontierKey(dial, accuracy !== null, view.confident));
+    tables.key(byId("frontier-key"), charts.frontierKey(dial, selected !== null, view.confident));
+  }
+
+  // Whether a position is the one that the server has in use already.
+  function isUsed(position) {
+    const level = view.confident ? view.dial.page.certified.level : null;
+    const { served } = view;
+    return served !== null && position.tolerance === served.tolerance && level === (served.confidence || null);
+  }
+
+  function showSame() {
+    const { reason } = view.served;
+    const used = words.setting(view.dial, view.served);
+    byId("apply-button").disabled = true;
+    say(byId("apply-button"), "Apply");
+    say(byId("apply-note"), `In use now: ${used}${reason ? ` (${reason})` : ""}. Move the dial to put another position to use.`);
   }
 
   function showApply(position, text) {
     if (!view.served || !view.served.writable) return;
+    const { level: asked } = view.dial.page.certified;
+    const { reason, least_confidence: least } = view.served;
+    const level = words.confidence(asked);
     const promised = !view.confident || position.promise.able;
-    const level = words.confidence(view.dial.page.certified.level);
+    const sure = !least || (view.confident && asked >= least);
     say(byId("apply-button"), `Apply ${text} ${words.unit(text)}${view.confident ? `, ${level} confidence` : ""}`);
-    byId("apply-button").disabled = !promised;
-    const { reason } = view.served;
-    say(byId("apply-note"), promised
-      ? `In use now: ${words.setting(view.dial, view.served)}${reason ? ` (${reason})` : ""}. Every change is recorded with its reason before it takes effect.`
-      : "This position can’t be promised, so it can’t be applied with confidence.");
+    byId("apply-button").disabled = !promised || !sure;
+    const used = `In use now: ${words.setting(view.dial, view.served)}${reason ? ` (${reason})` : ""}.`;
+    say(byId("apply-note"), words.applying(used, promised, sure ? null : least));
   }
 
   // Scores of the groups; of a family, its settings instead.
@@ -178,7 +212,7 @@
       const refused = await server.put(wish, view.served.version, byId("token").value.trim());
       await refresh();
       status.textContent = refused || `Done. In use now: ${words.setting(view.dial, wish)}.`;
-      if (!refused) byId("reason").value = "";
+      if (!refused) ["reason", "token"].forEach((id) => { byId(id).value = ""; });
     } catch {
       status.textContent = "The server could not be reached. Reload the page to see whether the dial was moved.";
       show();
@@ -189,14 +223,8 @@
 
   function setTyped() {
     const wish = words.typed(byId("typed").value);
-    if (wish === null) {
-      byId("exact-note").textContent = "A number from 0 to 100, please.";
-      return;
-    }
-    turn(wish);
-    byId("exact-note").textContent = view.tolerance === wish
-      ? ""
-      : `Set to ${words.points(view.tolerance, view.dial.slider.digits)}, the nearest below that this page can answer exactly.`;
+    if (wish !== null) turn(wish);
+    byId("exact-note").textContent = words.typedTo(view.dial, wish, view.tolerance);
   }
 
   function findLeast() {
@@ -211,12 +239,15 @@
     const { dial } = view;
     const submitted = (id, act) => byId(id).addEventListener("submit", (event) => {
       event.preventDefault();
+      hush();
       act();
     });
     submitted("exact", setTyped);
     submitted("least", findLeast);
     submitted("apply", apply);
-    byId("slider").addEventListener("input", (event) => turn(core.stop(dial, Number(event.target.value))));
+    byId("page").addEventListener("input", hush);
+    byId("slider").addEventListener("keydown", step);
+    byId("slider").addEventListener("input", (event) => goNear(core.stop(dial, Number(event.target.value))));
     byId("confidence").addEventListener("change", (event) => {
       setConfident(event.target.value === "certified");
       turn(view.tolerance);
@@ -239,14 +270,14 @@
   // ---- start -----------------------------------------------------------------------------------
 
   function name(dial) {
-    const { page, slider } = dial;
+    const { page } = dial;
     document.title = page.name;
     byId("name").textContent = page.name;
     byId("title").textContent = `Fairness dial · ${page.criterion.title}`;
     byId("meaning").textContent = page.criterion.meaning;
     byId("about").textContent = `Measured on ${words.people(dial.total)}${dial.nGroups > 1 ? ` in ${dial.nGroups} groups` : ""}.`;
     byId("software").textContent = `Made with ${page.software}.${view.served ? "" : " Works without a network."} Holds counts of people, no records.`;
-    byId("end").textContent = `${words.least(dial).short} (${words.gap(dial.gap[0], slider.digits)})`;
+    [byId("strict").textContent, byId("end").textContent] = words.ends(dial);
     byId("level").textContent = words.confidence(page.certified.level);
     byId("frontier-title").textContent = dial.accuracy ? "What it costs" : "What it changes";
     byId("frontier-note").textContent = words.aboutFrontier(dial);
@@ -265,9 +296,11 @@
     ["wishes", "frontier-section", "flips-section"].forEach((id) => { byId(id).hidden = still; });
     byId("dial-hint").textContent = still ? "There is no gap to reduce, so there is nothing to dial." : "";
     byId("page").hidden = false;
+    byId("loading").hidden = true;
     if (!still) {
       view.frontier = charts.frontier(dial, byId("frontier"), (x) => {
-        turn(core.stop(dial, core.stopBelow(dial, Math.max(x, 0), view.confident ? slider.step : 1)));
+        hush();
+        goNear(Math.max(x, 0));
       });
     }
     view.groups = tables.groups(dial, byId("groups"));
@@ -297,6 +330,7 @@
   }
 
   load().catch((error) => {
+    byId("loading").hidden = true;
     byId("trouble").textContent = `The page could not be shown. ${error.message}`;
     byId("trouble").hidden = false;
   });

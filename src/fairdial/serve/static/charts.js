@@ -21,9 +21,7 @@
   function columns(dial) {
     const order = Array.from(dial.dialled).reverse();
     const last = core.stop(dial, dial.slider.stops);
-    const stops = dial.certified
-      ? Array.from({ length: dial.certified.length }, (_, i) => core.stop(dial, i * dial.slider.step))
-      : [];
+    const stops = dial.certified ? dial.certified.stops : [];
     const x = Array.from(new Set([...order.map((i) => dial.gap[i]), ...stops, last])).sort((a, b) => a - b);
     const smallest = dial.gap[order[0]];
     const states = x.map((tolerance) => (tolerance < smallest ? null : dial.dialled[core.place(dial, tolerance)]));
@@ -162,14 +160,14 @@
   }
 
   function showPosition({ chart, parts, dial }, position, confident) {
-    const x = Math.min(position.feasible ? position.tolerance : position.gap, chart.scales.x.max);
+    const x = Math.min(core.standing(dial, position.tolerance, position.selected), chart.scales.x.max);
     move(parts.hair, chart, x, null);
     parts.marker.hidden = position.accuracy === null;
     if (!parts.marker.hidden) move(parts.marker, chart, x, position.accuracy);
     parts.zone.hidden = !(confident && dial.certified);
     if (!parts.zone.hidden) {
       const first = dial.certified.able.indexOf(1);
-      const upTo = first < 0 ? chart.scales.x.max : core.stop(dial, first * dial.slider.step);
+      const upTo = Math.min(first < 0 ? Infinity : dial.certified.stops[first], chart.scales.x.max);
       parts.zone.style.width = `${chart.valToPos(upTo, "x")}px`;
     }
   }
@@ -179,19 +177,23 @@
     if (dial.accuracy === null) return dial.page.groups.map((group, a) => ["", words.label(group), sample(a)]);
     const { certified, measured } = dial.page;
     const unpromised = confident && !dial.certified.able[0];
+    const last = core.stop(dial, dial.slider.stops);
+    const drawn = dial.certified && dial.certified.stops.some((stop, i) => dial.certified.able[i] && stop < last);
     return [
       ["marker", "this position"],
       ...(used ? [["used", "in use"]] : []),
       ["curve", measured ? "the best setting for each gap" : "the dial, on the people measured"],
       ...(measured ? [["setting", "a setting"], ["setting hollow", "a setting that another one beats"]] : []),
-      ...(dial.certified ? [["promised", `held for new people, with ${words.confidence(certified.level)} confidence`]] : []),
+      ...(drawn ? [["promised", `held for new people, with ${words.confidence(certified.level)} confidence`]] : []),
       ...(unpromised ? [["unpromised", "too few people measured to promise it"]] : []),
     ];
   }
 
-  function showUsed({ chart, parts }, deployed, accuracy) {
-    parts.used.hidden = deployed === null || accuracy === null;
-    if (!parts.used.hidden) move(parts.used, chart, Math.min(deployed.tolerance, chart.scales.x.max), accuracy);
+  function showUsed({ chart, parts, dial }, deployed, selected) {
+    parts.used.hidden = selected === null || dial.accuracy === null;
+    if (parts.used.hidden) return;
+    const x = Math.min(core.standing(dial, deployed.tolerance, selected), chart.scales.x.max);
+    move(parts.used, chart, x, core.accuracyOf(dial, selected));
   }
 
   function resize({ chart }, parent) {

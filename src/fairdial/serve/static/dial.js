@@ -81,6 +81,7 @@
     if (page.certified.kind !== "none") {
       const packed = page.certified;
       const certified = readStates(packed, packed.stops);
+      certified.stops = Array.from(ints(packed.numbers, packed.stops), (number) => stop(dial, number));
       certified.able = ints(packed.able, packed.stops);
       certified.bounds = floats(packed.bounds);
       certified.needed = ints(packed.needed, packed.stops);
@@ -215,17 +216,31 @@
     return number / 10 ** dial.slider.digits;
   }
 
-  // The highest multiple of `step` whose stop is not above the tolerance, on the slider.
-  function stopBelow(dial, tolerance, step) {
-    const last = dial.slider.stops;
-    let number = Math.min(Math.round((tolerance * 10 ** dial.slider.digits) / step) * step + step, last);
-    while (number > 0 && stop(dial, number) > tolerance) number -= step;
-    return Math.max(number, 0);
+  // The highest stop of the slider that is not above the tolerance.
+  function stopBelow(dial, tolerance) {
+    return Math.min(roundDown(tolerance, dial.slider.digits), stop(dial, dial.slider.stops));
+  }
+
+  // Place of the highest stop with something to say about new people, not above the tolerance.
+  function promisedBelow(dial, tolerance) {
+    return Math.max(dial.certified.stops.findLastIndex((value) => value <= tolerance), 0);
+  }
+
+  // Of the stops with something to say about new people, the nearest to a tolerance.
+  function promisedNear(dial, tolerance) {
+    const { stops } = dial.certified;
+    return stops.reduce((best, value) => (Math.abs(value - tolerance) < Math.abs(best - tolerance) ? value : best));
+  }
+
+  // And the one that lies `by` places from that which holds.
+  function promisedNext(dial, tolerance, by) {
+    const { stops } = dial.certified;
+    return stops[Math.min(Math.max(promisedBelow(dial, tolerance) + by, 0), stops.length - 1)];
   }
 
   // What the page makes of a wish: the tolerance it answers exactly.
   function snap(dial, tolerance, confident) {
-    if (confident) return stop(dial, stopBelow(dial, tolerance, dial.slider.step));
+    if (confident) return dial.certified.stops[promisedBelow(dial, tolerance)];
     const { decimals } = dial.page.states;
     return decimals === null ? tolerance : roundDown(tolerance, decimals);
   }
@@ -239,9 +254,9 @@
 
   // The position at a tolerance that holds on new rows; its promise says whether there is one.
   function certifiedAt(dial, tolerance) {
-    const { certified, slider } = dial;
-    const i = stopBelow(dial, tolerance, slider.step) / slider.step;
-    const wish = stop(dial, i * slider.step);
+    const { certified } = dial;
+    const i = promisedBelow(dial, tolerance);
+    const wish = certified.stops[i];
     if (!certified.able[i]) {
       const promise = { able: false, needed: certified.needed[i] };
       return { ...at(dial, wish), promise };
@@ -266,11 +281,8 @@
   // The tolerance of the smallest gap with at least this accuracy; null: not to be had.
   function leastGap(dial, accuracy, confident) {
     if (confident) {
-      const { certified, slider } = dial;
-      for (let i = 0; i < certified.length; i += 1) {
-        if (certified.able[i] && certified.accuracy[i] >= accuracy) return stop(dial, i * slider.step);
-      }
-      return null;
+      const { able, accuracy: reached, stops } = dial.certified;
+      return stops.find((_, i) => able[i] && reached[i] >= accuracy) ?? null;
     }
     for (let where = dial.dialled.length - 1; where >= 0; where -= 1) {
       if (dial.accuracy[dial.dialled[where]] >= accuracy) return toleranceOf(dial, where);
@@ -282,6 +294,26 @@
     if (!confident) return dial.dialled.reduce((best, i) => Math.max(best, dial.accuracy[i]), 0);
     const { certified } = dial;
     return certified.accuracy.reduce((best, value, i) => (certified.able[i] ? Math.max(best, value) : best), 0);
+  }
+
+  // How the share of right decisions goes with the allowed gap: at the strictest position, at the
+  // best one, at the least constrained one, and how far it falls on the way as more is allowed.
+  function course(dial) {
+    const order = Array.from(dial.dialled).reverse();
+    const accuracy = order.map((i) => dial.accuracy[i]);
+    let best = 0; // its place, of several the one with the smallest gap
+    let fall = 0;
+    accuracy.forEach((value, i) => {
+      if (value > accuracy[best]) best = i;
+      fall = Math.max(fall, accuracy[best] - value);
+    });
+    const free = accuracy[accuracy.length - 1];
+    return { strict: accuracy[0], best: accuracy[best], bestGap: dial.gap[order[best]], free, fall };
+  }
+
+  // Where a position stands on the scale of tolerances: at its gap, where that is above the wish.
+  function standing(dial, tolerance, selected) {
+    return Math.max(tolerance, gapOf(dial, selected));
   }
 
   // What a position in use selects; null where there is none, or where this page can't know.
@@ -349,8 +381,9 @@
 
   root.fairdial = Object.assign(root.fairdial || {}, {
     dial: {
-      accuracyOf, at, bestAccuracy, certifiedAt, flips, floats, free, gapOf, histogram, ints,
-      leastGap, open, place, selectedIn, snap, stop, stopBelow, table, toleranceOf,
+      accuracyOf, at, bestAccuracy, certifiedAt, course, flips, floats, free, gapOf, histogram, ints,
+      leastGap, open, place, promisedNear, promisedNext, selectedIn, snap, standing, stop, stopBelow,
+      table, toleranceOf,
     },
   });
 })(globalThis);

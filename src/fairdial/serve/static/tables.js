@@ -21,15 +21,29 @@
 
   // ---- parts of tables -------------------------------------------------------------------------
 
+  function head([title, more], attributes) {
+    const cell = element("th", title, { scope: "col", ...attributes });
+    if (more) cell.append(element("small", more));
+    return cell;
+  }
+
   // A line of column heads, each a title and what it says in small print.
   function heads(table, titles) {
     const line = element("tr", null);
-    line.append(...titles.map(([title, more]) => {
-      const cell = element("th", title, { scope: "col" });
-      if (more) cell.append(element("small", more));
-      return cell;
-    }));
+    line.append(...titles.map((title) => head(title)));
     table.createTHead().append(line);
+  }
+
+  // Heads of which some stand together under one title.
+  function headsUnder(table, first, [title, titles], last) {
+    const [above, below] = [element("tr", null), element("tr", null)];
+    above.append(
+      head(first, { rowspan: 2 }),
+      head([title], { scope: "colgroup", colspan: titles.length }),
+      head(last, { rowspan: 2 }),
+    );
+    below.append(...titles.map((name) => head(name, { class: "under" })));
+    table.createTHead().append(above, below);
   }
 
   function caption(table, text) {
@@ -60,15 +74,17 @@
   // Two lines a group: at this position, and without constraint.
   function groups(dial, table) {
     const shown = FIGURES.filter((name) => dial.nLabels === 2 || name === "selected");
-    const titles = {
-      selected: ["Selected", "of all in the group"],
-      truePositive: [`Selected, of ${named(dial, "positive")}`, "true positive rate"],
-      falsePositive: [`Selected, of ${named(dial, "negative")}`, "false positive rate"],
-      right: ["Right decisions", "accuracy"],
-    };
     const least = words.least(dial);
     caption(table, `Decisions by group, at this position and ${least.long}`);
-    heads(table, [["Group"], ...shown.map((name) => titles[name])]);
+    if (shown.length === 1) {
+      heads(table, [["Group"], ["Selected", "of all in the group"]]);
+    } else {
+      headsUnder(table, ["Group"], ["Selected", [
+        ["of all", "in the group"],
+        [`of ${named(dial, "positive")}`, "true positive rate"],
+        [`of ${named(dial, "negative")}`, "false positive rate"],
+      ]], ["Right decisions", "accuracy"]);
+    }
     const fills = core.table(dial, core.free(dial).selected).map((free) => {
       const body = table.createTBody();
       const [title, here, there] = [body.insertRow(), body.insertRow(), body.insertRow()];
@@ -164,15 +180,11 @@
   }
 
   function audit(dial, list, entries) {
-    const time = (text) => {
-      const when = new Date(text);
-      return Number.isNaN(when.getTime()) ? text : when.toLocaleString("en-GB", { dateStyle: "medium", timeStyle: "short" });
-    };
     const items = entries.map((entry) => {
       const item = element("li", null);
       item.append(
-        element("time", time(entry.time), { datetime: entry.time }),
-        element("span", `${entry.who || "somebody"}: ${words.change(dial, entry.old, entry.new)}`),
+        element("time", words.time(entry.time), { datetime: entry.time }),
+        element("span", `${entry.who || "somebody"}: ${words.change(dial, entry)}`),
         element("span", entry.reason || "no reason given", { class: "note" }),
       );
       return item;

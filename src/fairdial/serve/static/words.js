@@ -3,6 +3,13 @@
 
 (function (root) {
   const { dial: core } = root.fairdial;
+  const NO_NUMBER = "A number from 0 to 100, please.";
+  const FINE = 0.0005; // a difference of accuracies that the page doesn't show
+  const LITTLE = 0.25; // of the rise, that a curve may fall on its way and still rise on the whole
+  const WHEN = {
+    day: "numeric", month: "short", year: "numeric",
+    hour: "2-digit", minute: "2-digit", second: "2-digit", timeZoneName: "short",
+  };
   const whole = new Intl.NumberFormat("en-GB", { maximumFractionDigits: 0 });
 
   // ---- numbers ---------------------------------------------------------------------------------
@@ -44,6 +51,13 @@
   function gap(value, digits) {
     const text = (100 * value).toFixed(digits - 2);
     return value > 0 && Number(text) === 0 ? `under ${(10 ** (2 - digits)).toFixed(digits - 2)}` : text;
+  }
+
+  // A bound in percentage points, rounded up, with its unit; null where it says nothing.
+  function bound(value, digits) {
+    const number = Math.ceil(value * 10 ** digits - 1e-9);
+    const text = points(number / 10 ** digits, digits);
+    return value < 1 ? `${text} ${unit(text)}` : null;
   }
 
   const unit = (text) => (text === "1" || text === "1.0" ? "percentage point" : "percentage points");
@@ -134,20 +148,21 @@
         ? "Nothing can be promised about new people: the model has seen the people it was measured on."
         : "Nothing can be promised about new people: the settings were chosen by looking at the people measured.";
     }
-    const later = points(Math.min(1, Math.ceil((position.gap + certified.margin) * 10 ** digits) / 10 ** digits), digits);
+    const later = bound(position.gap + certified.margin, digits);
     if (position.promise === null && !position.bounded) {
       return "Nothing can be promised about new people at this setting: it was found by looking at the people measured.";
     }
     if (position.promise === null) {
-      return `This holds for the ${number(dial.total)} people measured. For new people the gap will be somewhat smaller or larger; `
-        + `with ${level} confidence it is at most ${later}.`;
+      const holds = `This holds for the ${number(dial.total)} people measured. For new people the gap will be smaller or larger; `;
+      return later === null
+        ? `${holds}with ${level} confidence nothing can be said about it: too few people were measured.`
+        : `${holds}with ${level} confidence it is at most ${later}.`;
     }
     if (!position.promise.able) return refusal(dial, position);
-    const bound = points(Math.ceil(position.promise.bound * 10 ** digits - 1e-9) / 10 ** digits, digits);
-    const text = `For new people like these, the gap is at most ${bound} ${unit(bound)}, with ${level} confidence`;
+    const text = `For new people like these, the gap is at most ${bound(position.promise.bound, digits)}, with ${level} confidence`;
     if (certified.kind !== "declared") return `${text}.`;
     return `${text}, if ${points(position.tolerance, digits)} was decided on before looking at these figures. `
-      + `Chosen after looking, at most ${later}.`;
+      + (later === null ? "Chosen after looking, nothing can be said: too few people were measured." : `Chosen after looking, at most ${later}.`);
   }
 
   function refusal(dial, position) {
@@ -160,7 +175,7 @@
       : "No number of people would be enough.";
     const least = certified.smallest === null
       ? "No gap at all can be promised."
-      : `The smallest that can be promised is ${points(certified.smallest, digits)}.`;
+      : `The smallest that can be promised is ${setting(dial, certified.smallest)}.`;
     return `A gap of at most ${wish} ${unit(wish)} can’t be promised for new people with ${confidence(certified.level)} confidence: `
       + `${number(dial.total)} people were measured. ${more} ${least} The figures below hold for the people measured only.`;
   }
@@ -191,17 +206,46 @@
     return `${text} ${unit(text)}${level ? ` with ${confidence(level)} confidence` : ""}`;
   }
 
-  function change(dial, before, after) {
-    if (before === null || before === undefined) return `set to ${setting(dial, after)}`;
-    return `from ${setting(dial, before)} to ${setting(dial, after)}`;
+  // A move of the record; `gap` is what it reached, and is told where that is more than allowed.
+  function change(dial, { old: before, new: after, gap: reached }) {
+    const allowed = typeof after === "number" ? after : after.tolerance;
+    const seen = reached > allowed ? ` (the gap is ${gap(reached, dial.slider.digits)}, the smallest within reach)` : "";
+    if (before === null || before === undefined) return `set to ${setting(dial, after)}${seen}`;
+    return `from ${setting(dial, before)} to ${setting(dial, after)}${seen}`;
+  }
+
+  // A time in the reader's own zone, which is named.
+  function time(text) {
+    const when = new Date(text);
+    return Number.isNaN(when.getTime()) ? text : when.toLocaleString("en-GB", WHEN);
+  }
+
+  // What came of a wish that was typed; `value` is where the dial stands now.
+  function typedTo(dial, wish, value) {
+    if (wish === null) return NO_NUMBER;
+    const { digits } = dial.slider;
+    return wish === value
+      ? ""
+      : `${points(wish, digits)} was rounded down to ${points(value, digits)}, the next smaller gap that this page can answer exactly.`;
   }
 
   // What came of the wish for an accuracy; `goal` is null where it was no number.
   function leastFound(dial, goal, found, confident) {
-    if (goal === null) return "A number from 0 to 100, please.";
+    if (goal === null) return NO_NUMBER;
     if (found !== null) return `Set to ${points(found, dial.slider.digits)}.`;
     const best = core.bestAccuracy(dial, confident);
     return best > 0 ? `The most that the dial reaches is ${percent(best, 1)}.` : "No position can be promised.";
+  }
+
+  // What stands above the button; `least` is the confidence that the server asks for and that the
+  // position doesn't have, else null.
+  function applying(used, promised, least) {
+    if (least !== null) {
+      return `${used} This server only takes positions that hold for new people too, with at least ${confidence(least)} confidence, so this one can’t be applied.`;
+    }
+    return promised
+      ? `${used} Every change is recorded with its reason before it takes effect.`
+      : "This position can’t be promised, so it can’t be applied with confidence.";
   }
 
   // ---- what the server says --------------------------------------------------------------------
@@ -223,8 +267,34 @@
 
   function aboutFrontier(dial) {
     return dial.accuracy
-      ? "The smaller the gap that is allowed, the fewer decisions are right. Press on the picture to go there."
+      ? `${trade(dial)} Press on the picture to go there.`
       : "Without labels nobody knows which decisions are right; this is how many each group has selected.";
+  }
+
+  // What a smaller gap costs, as this curve has it.
+  function trade(dial) {
+    const { strict, best, bestGap, free, fall } = core.course(dial);
+    if (fall < FINE) {
+      return best - strict < FINE
+        ? "A smaller gap costs hardly any right decisions here."
+        : "The smaller the gap that is allowed, the fewer decisions are right.";
+    }
+    if (percent(best, 1) === percent(free, 1) && fall <= LITTLE * (best - strict)) {
+      return "On the whole, the smaller the gap that is allowed, the fewer decisions are right.";
+    }
+    const { digits } = dial.slider;
+    const at = gap(bestGap, digits);
+    const ends = strict === best
+      ? `${least(dial).long} ${percent(free, 1)} are`
+      : `with the smallest gap ${percent(strict, 1)} are, ${least(dial).long} ${percent(free, 1)}`;
+    return `Most decisions are right (${percent(best, 1)}) with a gap of ${at} ${unit(at)}; ${ends}.`;
+  }
+
+  // The ends of the slider.
+  function ends(dial) {
+    const { digits } = dial.slider;
+    const smallest = dial.gap[dial.dialled[dial.dialled.length - 1]];
+    return [`most equal (${gap(smallest, digits)})`, `${least(dial).short} (${gap(dial.gap[0], digits)})`];
   }
 
   function aboutScores(dial, drawn) {
@@ -265,8 +335,8 @@
   }
 
   root.fairdial.words = {
-    aboutFrontier, aboutScores, change, confidence, costs, flips, gap, help, keeps, label, least,
+    aboutFrontier, aboutScores, applying, change, confidence, costs, ends, flips, gap, help, keeps, label, least,
     leastFound, number, people, percent, points, promise, rates, refused, sentence, setting, shift,
-    typed, unit,
+    time, typed, typedTo, unit,
   };
 })(globalThis);

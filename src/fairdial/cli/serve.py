@@ -1,4 +1,4 @@
-"""The command ``fairdial serve``."""
+"""``fairdial serve``: a model over HTTP."""
 
 from __future__ import annotations
 
@@ -6,11 +6,13 @@ from pathlib import Path
 
 import click
 
-from fairdial.errors import FairdialError
+from fairdial.cli import options
+from fairdial.cli.output import Output
+from fairdial.serve.naming import names
 
 
 @click.command()
-@click.argument("model", type=click.Path(path_type=Path))
+@options.MODEL
 @click.option("--host", default="127.0.0.1", show_default=True, help="Where to listen.")
 @click.option(
     "--port",
@@ -31,13 +33,14 @@ from fairdial.errors import FairdialError
 @click.option(
     "--tolerance",
     type=click.FloatRange(0, 1),
-    help="Where the dial stands until it is first moved; default: the model's own.",
+    help="Where the dial stands until somebody moves it; default: the model's own.",
 )
 @click.option(
     "--confidence",
     type=click.FloatRange(0, 1, min_open=True, max_open=True),
     help="Every position must be certified with at least this confidence.",
 )
+@names
 @click.option(
     "--token-env",
     default="FAIRDIAL_TOKEN",
@@ -45,17 +48,20 @@ from fairdial.errors import FairdialError
     help="Environment variable with the token that moves the dial.",
 )
 @click.option(
-    "--key-file",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="Key with which the model must be signed.",
+    "--open-observe",
+    is_flag=True,
+    help="Anybody may send observations; otherwise the token, or one in FAIRDIAL_OBSERVE_TOKEN, "
+    "is needed.",
 )
+@options.KEY
 @click.option(
     "--allow-host",
     multiple=True,
     help="A further name under which the server may be asked, behind a proxy; repeatable.",
 )
+@options.tells
 def serve(
-    model: Path,
+    folder: Path,
     host: str,
     port: int,
     workers: int,
@@ -63,27 +69,43 @@ def serve(
     read_only: bool,
     tolerance: float | None,
     confidence: float | None,
+    name: str | None,
+    people: dict[str, str],
+    label_names: tuple[str, str] | None,
     token_env: str,
+    open_observe: bool,
     key_file: Path | None,
     allow_host: tuple[str, ...],
+    show: Output,
 ) -> None:
-    """Serve the model in the folder MODEL: decisions, the dial with its page, and the audit log."""
+    """Serve MODEL over HTTP: decisions, the dial with its page, and the audit log.
+
+    With --json the address is told on stdout, as the server starts.
+    """
     from fairdial.serve import run
 
-    try:
-        run.serve(
-            model,
-            host=host,
-            port=port,
-            workers=workers,
-            audit=audit,
-            read_only=read_only,
-            tolerance=tolerance,
-            confidence=confidence,
-            token_env=token_env,
-            key=key_file,
-            allow_hosts=allow_host,
-            announce=lambda address: click.echo(f"Serving on {address}", err=True),
-        )
-    except FairdialError as error:
-        raise click.UsageError(str(error)) from error
+    def announce(address: str) -> None:
+        if show.as_json:
+            show.result({"address": address, "model": str(folder)})
+        else:
+            show.note(f"Serving on {address}")
+
+    run.serve(
+        folder,
+        host=host,
+        port=port,
+        workers=workers,
+        audit=audit,
+        read_only=read_only,
+        tolerance=tolerance,
+        confidence=confidence,
+        token_env=token_env,
+        open_observe=open_observe,
+        key=key_file,
+        allow_hosts=allow_host,
+        name=name,
+        people=people,
+        labels=label_names,
+        announce=announce,
+        tell=show.note,
+    )
