@@ -17,6 +17,7 @@ EXPORTED = {
         "EPO",
         "GFB",
         "YOTO",
+        "AutoDial",
         "BiasedScoresWarning",
         "CannotCertifyError",
         "CheckpointError",
