@@ -83,10 +83,14 @@ def serving(folder: Path) -> Iterator[Server]:
     )
     try:
         assert process.stderr is not None
-        line = process.stderr.readline()
-        address = urlsplit(line.rpartition(" ")[2].strip())
+        lines = []
+        for line in process.stderr:
+            lines.append(line)
+            if "http://" in line:
+                break
+        address = urlsplit(lines[-1].rpartition(" ")[2].strip())
         if address.hostname is None or address.port is None:
-            raise RuntimeError(line + process.stderr.read())
+            raise RuntimeError("".join(lines))
         server = Server(address.hostname, address.port, process.pid)
         wait(server)
         yield server
