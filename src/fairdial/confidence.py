@@ -31,6 +31,7 @@ Floats = NDArray[np.float64]
 
 WINDOW = 7.0  # standard deviations of a binomial that are summed; what is left is below 1e-11
 ROUGH, MOST = 8.0, 4000
+MOST_TIMES = 1e6  # by which a margin may have to shrink for a number of rows to be told
 COARSE, FINE = 17, 7  # grid of base rates, first over all of them, then twice around the worst
 ROUNDS = 3  # of solving for the inner tolerance at a fixed base rate
 CLOSE = 1e-5  # first step back from there
@@ -242,7 +243,7 @@ def smallest_tolerance(
 def rows_needed(rows: int, margin: float, room: float) -> int | None:
     """About how many rows bring a margin down to ``room``: it falls with their square root.
 
-    None where no number of rows does.
+    None where no number of rows does, or none that people could have.
 
     Examples
     --------
@@ -250,7 +251,7 @@ def rows_needed(rows: int, margin: float, room: float) -> int | None:
     >>> rows_needed(1000, margin=0.06, room=0.03)
     4200
     """
-    if not (room > 0 and math.isfinite(margin)):
+    if not (room > 0 and math.isfinite(margin)) or margin / room > MOST_TIMES:
         return None
     return math.ceil(1.05 * rows * (margin / room) ** 2)
 

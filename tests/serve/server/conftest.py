@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import math
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -55,8 +56,13 @@ class Client:
     def __init__(self, app: Any) -> None:
         self.app = app
         self._runner = asyncio.Runner()
+        self._thread = ThreadPoolExecutor(1)  # a browser's tests leave a loop in the main one
         self._messages: list[asyncio.Queue[Any]] = []
-        self._runner.run(self._start())
+        self.run(self._start())
+
+    def run(self, what: Coroutine[Any, Any, Any]) -> Any:
+        """What a coroutine gives, beside the application."""
+        return self._thread.submit(self._runner.run, what).result()
 
     async def _start(self) -> None:
         self._messages = [asyncio.Queue(), asyncio.Queue()]
@@ -74,8 +80,9 @@ class Client:
 
     def close(self) -> None:
         if not self._life.done():
-            self._runner.run(self._end())
-            self._runner.close()
+            self.run(self._end())
+            self._thread.submit(self._runner.close).result()
+            self._thread.shutdown()
 
     def request(self, method: str, path: str, **options: Any) -> httpx.Response:
         """Ask; an exception that reaches the server is raised here."""
@@ -85,7 +92,7 @@ class Client:
             async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as one:
                 return await one.request(method, path, **options)
 
-        return self._runner.run(ask())
+        return self.run(ask())
 
     def get(self, path: str, **options: Any) -> httpx.Response:
         return self.request("GET", path, **options)

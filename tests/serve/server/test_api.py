@@ -359,7 +359,7 @@ def test_the_document_is_made_once_for_all_who_wait(case, client, monkeypatch):
             assert not any(answer.done() for answer in waiting)
             return other, await asyncio.gather(*waiting)
 
-    other, answers = ask._runner.run(everybody())
+    other, answers = ask.run(everybody())
     assert {answer.status_code for answer in (other, *answers)} == {200}
     assert len({answer.content for answer in answers}) == 1
     assert len(made) == 2
