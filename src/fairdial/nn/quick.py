@@ -60,6 +60,8 @@ class QuickScorer:
 
     def logits(self, features: NDArray[Any], groups: NDArray[Any]) -> Floats:
         """(n,) log-odds of the positive label."""
+        if len(groups) == 1:
+            return self._score(np.repeat(features, 2, axis=0), int(groups[0]))[:1]
         scores = np.empty(len(groups))
         for group in set(groups.tolist()):
             places = np.flatnonzero(groups == group)
@@ -67,7 +69,6 @@ class QuickScorer:
             scores[places] = self._score(features[index], group)[: len(places)]
         return scores
 
-    @torch.inference_mode()
     def _score(self, features: NDArray[Any], group: int) -> Floats:
         rows = np.zeros((len(features), features.shape[1] + self._groups))
         rows[:, : features.shape[1]] = features
@@ -77,7 +78,7 @@ class QuickScorer:
         for bias, weight, active in self._layers[group]:
             x = torch.baddbmm(bias, x, weight)
             if active:
-                x = torch.relu(x)
+                x.relu_()
         found: Floats = x.reshape(1, self._count, len(rows)).mean(dim=1)[0].numpy()
         return found
 

@@ -18,6 +18,7 @@ from fastapi.responses import Response
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
+from starlette.routing import Route
 
 from fairdial._version import __version__
 from fairdial.serve import schema
@@ -222,6 +223,8 @@ def create_app(
 
     _answer_errors(app)
     _describe(app)
+    # The same function without FastAPI's own bookkeeping, a third of what one row takes
+    app.router.routes.insert(0, Route("/v1/predict", predict, methods=["POST"]))
     paths = [route.path for route in app.routes if hasattr(route, "path")]
     return Guard(app, hosts=hosts, paths=paths, count=service.metrics.request)
 
@@ -260,9 +263,14 @@ async def _read(request: Request) -> bytes:
     if size.isdecimal() and int(size) > MOST_BYTES:
         raise _too_large()
     parts, length = [], 0
+    more = True
     try:
         async with asyncio.timeout(BODY):
-            async for part in request.stream():
+            while more:
+                message = await request.receive()
+                if message["type"] == "http.disconnect":
+                    raise ClientDisconnect
+                part, more = message.get("body", b""), message.get("more_body", False)
                 length += len(part)
                 if length > MOST_BYTES:
                     raise _too_large()

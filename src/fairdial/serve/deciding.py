@@ -156,7 +156,12 @@ class Decider:
         """(n,) margins of rows, each at its place among several positions."""
         if self.swept:
             logits = self.scores(rows, codes)
-            limits = np.stack([point.thresholds for point in points])[places, codes]
+            if len(points) == 1:
+                limits = points[0].thresholds[codes]
+            else:
+                limits = np.stack([point.thresholds for point in points])[places, codes]
+            if np.isfinite(logits).all():
+                return logits - limits
             with np.errstate(invalid="ignore"):
                 margin = logits - limits
             return np.where(np.isnan(margin), 0.0, margin)  # inf over inf: not above

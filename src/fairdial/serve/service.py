@@ -32,7 +32,13 @@ from fairdial.serve.audit import SERVER, AuditError, AuditLog, Entry
 from fairdial.serve.deciding import Decider, Positions
 from fairdial.serve.metrics import Gauge, Metrics
 from fairdial.serve.observed import Observations, Observed, ObservedError
-from fairdial.serve.schema import DialRequest, ObserveRequest, PredictRequest, say_problem
+from fairdial.serve.schema import (
+    MOST_ROWS,
+    DialRequest,
+    ObserveRequest,
+    PredictRequest,
+    say_problem,
+)
 
 Asked = TypeVar("Asked", bound=BaseModel)
 
@@ -110,7 +116,8 @@ class Service:
         self._label_names = [str(label) for label in decider.labels]
         self._calibration = drift.calibration_bins(decider.frontier)
         self._dialled: tuple[tuple[float, float | None], Point, str] | None = None
-        self._pace = math.inf  # seconds a row, of late; nobody knows before the first request
+        # seconds that about 2^k rows took of late; nobody knows before the first request
+        self._paces = dict.fromkeys(range(MOST_ROWS.bit_length() + 1), math.inf)
 
     def close(self) -> None:
         """Give the files back."""
@@ -208,11 +215,11 @@ class Service:
     def takes_a_moment(self, asked: PredictRequest, standing: Standing) -> bool:
         """Whether decisions come so fast that nobody need wait beside the loop for them.
 
-        Few rows for a model as fast as this one was of late, and no position that isn't known.
+        About so many rows took this model no longer of late, and no position that isn't known.
         """
         known = self._dialled
         return (
-            len(asked.rows) * self._pace <= MOMENT
+            self._paces[len(asked.rows).bit_length()] <= MOMENT
             and known is not None
             and known[0] == (standing.tolerance, standing.confidence)
             and asked.tolerance is None
@@ -229,9 +236,9 @@ class Service:
         wishes = [usual if wish is None else wish for wish in own]
         told, points, places = self._positions(wishes, standing)
         margins = self.decider.margins(rows, codes, points, places)
-        pace = (time.perf_counter() - start) / len(codes)
-        known = pace if math.isinf(self._pace) else self._pace
-        self._pace = known + LATEST * (pace - known)
+        seconds, size = time.perf_counter() - start, len(codes).bit_length()
+        known = self._paces[size]
+        self._paces[size] = seconds if math.isinf(known) else known + LATEST * (seconds - known)
         self._count(codes, margins > 0)
         return (
             f'{{"rows":[{self._lines(margins, wishes)}],"positions":[{told}],'

@@ -297,7 +297,7 @@ def places(monkeypatch):
     found, predict = [], Service.predict
 
     def noted(self, asked, standing):
-        found.append(threading.current_thread() is threading.main_thread())
+        found.append(asyncio._get_running_loop() is not None)
         return predict(self, asked, standing)
 
     monkeypatch.setattr(Service, "predict", noted)
@@ -321,6 +321,9 @@ def test_only_what_takes_a_moment_is_answered_on_the_loop(case, client, places, 
     ask.post("/v1/predict", json=few)
     ask.post("/v1/predict", json=many)
     assert places[5:] == [False, False]
+    monkeypatch.setattr("fairdial.serve.service.MOMENT", 10.0)
+    ask.post("/v1/predict", json=many)  # many rows have a pace of their own
+    assert places[7:] == [True]
 
 
 def test_a_dial_that_has_just_been_moved_is_worked_out_beside_the_loop(
