@@ -77,8 +77,9 @@ def serving(folder, *options):
         text=True,
     )
     try:
+        assert process.stderr.readline().startswith("Loading ")
         line = process.stderr.readline()
-        assert line.startswith("Serving on http://127.0.0.1:"), line + process.stderr.read()
+        assert line.startswith("Serving on http://127.0.0.1:"), line
         server = Server(urlsplit(line.rpartition(" ")[2].strip()).port)
         server.wait(process)
         yield server
