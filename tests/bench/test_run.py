@@ -259,7 +259,7 @@ def test_a_data_set_that_cannot_be_read_is_named_before_anything_runs(
 ) -> None:
     store = Store(tmp_path / "records")
     monkeypatch.delenv("FAIRDIAL_DATA", raising=False)
-    with pytest.raises(InvalidInputError, match=r"utkface, celeba: `--data`.*got 'none'"):
+    with pytest.raises(InvalidInputError, match=r"utkface: `--data`.*got 'none'"):
         run(read_plan("paper-images"), store)
     monkeypatch.setenv("FAIRDIAL_DATA", str(tmp_path))
     with pytest.raises(InvalidInputError, match="must hold ResNet-18's weights"):

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from fairdial._validation import asked_processes
 from fairdial.cli import options
 from fairdial.cli.learners import DEFAULT, METHODS, NETWORKS
 from fairdial.cli.output import Output
@@ -215,6 +214,8 @@ def _tell(model: Any, rows: TrainingRows, told: dict[str, Any], show: Output) ->
 @contextmanager
 def processes(method: str) -> Iterator[bool]:
     """Whether this process tells and saves; torchrun starts several, of which one does."""
+    from fairdial._validation import asked_processes
+
     if asked_processes() == 1:
         yield True
         return

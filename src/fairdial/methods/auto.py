@@ -210,7 +210,8 @@ class AutoDial(ThresholdClassifier):
         """(n,) how often each of these rows is decided rightly, over the tolerances."""
         kind, positive = find_criterion(self.criterion), rows.positive[look]
         frontier = sweep_codes(logits, rows.codes[look], positive, kind, rows.names, min_count=1)
-        thresholds = frontier.at(TOLERANCES).thresholds[:, rows.codes[look]]  # (T, n)
+        states, _ = frontier.states.first_within(TOLERANCES)
+        thresholds = frontier.states.read(states)[0][:, rows.codes[look]]  # (T, n)
         return np.asarray(((logits > thresholds) == positive).mean(axis=0), np.float64)
 
     def save(self, folder: str | PathLike[str], *, overwrite: bool = False, key: Key = None) -> str:
