@@ -259,7 +259,7 @@ MANIFESTS: list[tuple[str, Forge]] = [
     ("FairBayes", lambda m: m["platt"].update(slope={"$array": ["<f8", [1.0]]})),
     ("FairBayes", lambda m: m["scorer"].update(method="fit")),
     ("FairBayes", lambda m: m["scorer"].update(method="score")),
-    ("FairBayes", lambda m: m["parameters"].update(per_group=False)),
+    ("FairBayes", lambda m: m["scorer"].update(per_group=False)),
     ("FairBayes", lambda m: m["files"].pop("objects.skops")),
     ("EPO", lambda m: m["scorer"]["settings"]["$array"][1].pop()),
     ("EPO", lambda m: m["scorer"]["settings"]["$array"][1].__setitem__(0, 0.123)),

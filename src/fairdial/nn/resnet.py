@@ -90,8 +90,13 @@ class ResNet18(nn.Module):
             load_weights(self, weights)
 
     def spec(self) -> dict[str, Any]:
-        """Arguments that make such a net, whose weights are put in afterwards."""
-        return {"weights": {}, "stages": self.stages}
+        """Arguments with which :meth:`bare` makes such a net."""
+        return {"stages": self.stages}
+
+    @classmethod
+    def bare(cls, stages: tuple[int, ...]) -> ResNet18:
+        """A net whose weights are put in afterwards."""
+        return cls({}, stages)
 
     @property
     def n_features(self) -> int:

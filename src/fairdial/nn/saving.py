@@ -21,8 +21,8 @@ from fairdial.nn.nets import DialNet, Film, Head, MLPTrunk, ModuleStack
 from fairdial.nn.resnet import ResNet18
 from fairdial.persistence.values import pack, unpack
 
-# The library's own trunks by name. Such a class has ``spec()``: the arguments of its constructor, a
-# dict of plain values.
+# The library's own trunks by name. Such a class has ``spec()``: the arguments, a dict of plain
+# values, of its constructor, or of ``bare``, which makes one without weights.
 TRUNKS: dict[str, type[nn.Module]] = {"resnet18": ResNet18}
 
 Weights = dict[str, Tensor]
@@ -83,7 +83,8 @@ def library_trunk(told: Sequence[dict[str, Any]]) -> Callable[[], nn.Module] | N
     if words["kind"] != "library":
         return None
     arguments = {name: unpack(value) for name, value in words["arguments"].items()}
-    return partial(TRUNKS[words["name"]], **arguments)
+    kind = TRUNKS[words["name"]]
+    return partial(getattr(kind, "bare", kind), **arguments)
 
 
 def nets_from_arrays(

@@ -288,7 +288,7 @@ def test_the_command_says_what_is_wrong_in_one_line(tmp_path, monkeypatch):
     monkeypatch.setenv("FAIRDIAL_TOKEN", "x" * 20)
     done = CliRunner().invoke(main, ["serve", str(tmp_path / "nothing"), "--port", "0"])
     assert done.exit_code == 2
-    assert "`folder` must be a model's folder" in done.output
+    assert "MODEL must be a model's folder" in done.output
     assert done.output.startswith(f"Loading {tmp_path / 'nothing'} ...")
     assert "Traceback" not in done.output
     monkeypatch.delenv("FAIRDIAL_TOKEN")
