@@ -9,7 +9,8 @@ from __future__ import annotations
 import os
 import sqlite3
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -225,12 +226,10 @@ class Observations:
         self._file.close()
 
 
-class _clear_errors:  # noqa: N801
+@contextmanager
+def _clear_errors() -> Iterator[None]:
     """SQLite's errors as ours."""
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, kind: object, error: BaseException | None, *_: object) -> None:
-        if isinstance(error, sqlite3.Error):
-            raise ObservedError(f"observations can't be read or written ({error})") from error
+    try:
+        yield
+    except sqlite3.Error as error:
+        raise ObservedError(f"observations can't be read or written ({error})") from error
