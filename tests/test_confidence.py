@@ -262,7 +262,7 @@ def test_a_refusal_names_a_tolerance_that_then_succeeds(n_groups, simultaneous):
 
 def test_a_refusal_of_no_gap_at_all_needs_no_number_of_rows():
     frontier = sweep(*draw(np.random.default_rng(0), 300))
-    with pytest.raises(CannotCertifyError, match="no number of rows") as caught:
+    with pytest.raises(CannotCertifyError, match="no number of calibration rows") as caught:
         frontier.at(0.0, confidence=0.9)
     assert caught.value.rows_needed is None
 
@@ -379,7 +379,7 @@ def test_where_steps_are_coarse_no_number_of_rows_is_promised():
     rng = np.random.default_rng(0)
     groups = np.repeat([0, 1], 3000)
     logits = np.where(rng.random(6000) < np.where(groups == 1, 0.6, 0.4), 1.0, -1.0)
-    with pytest.raises(CannotCertifyError, match="no number of rows") as refused:
+    with pytest.raises(CannotCertifyError, match="no number of calibration rows") as refused:
         sweep(logits, groups).at(0.15, confidence=0.95)
     assert refused.value.rows_needed is None
     assert refused.value.smallest_tolerance > 0.2

@@ -159,6 +159,24 @@ def test_an_unknown_name_is_refused_with_the_known_ones(name):
     assert repr(name) in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("name", "ending"),
+    [
+        ("demographic parity", "got 'demographic parity'. Did you mean 'demographic_parity'?"),
+        ("Equal-Opportunity", "Did you mean 'equal_opportunity'?"),
+        ("equalized_odds", "predictive_equality for the other."),
+        ("Equalised Odds", "predictive_equality for the other."),
+        ("justice", "got 'justice'."),
+        (3, "got 3."),
+    ],
+)
+def test_a_criterion_that_was_probably_meant_is_named(name, ending):
+    with pytest.raises(InvalidInputError) as caught:
+        criterion(name)
+    assert str(caught.value).endswith(ending)
+    assert ("isn't supported" in str(caught.value)) == ("odds" in str(name).lower())
+
+
 def test_gap_is_the_spread_and_disparity_its_signed_form():
     rates = np.array([[0.2, 0.5], [0.9, 0.4]])
     np.testing.assert_allclose(DEMOGRAPHIC_PARITY.gap(rates), [0.3, 0.5])

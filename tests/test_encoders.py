@@ -15,11 +15,20 @@ from hypothesis.extra import numpy as hnp
 from scipy.sparse import csr_array
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
+from sklearn.pipeline import make_pipeline
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from fairdial import InvalidInputError
 from fairdial.datasets import load_adult, load_compas
-from fairdial.encoders import Encoder, TableEncoder, piecewise_linear, quantile_edges
+from fairdial.encoders import (
+    WIDE,
+    Encoder,
+    TableEncoder,
+    is_wide,
+    piecewise_linear,
+    quantile_edges,
+    wide_steps,
+)
 from fairdial.errors import FairdialWarning
 
 finite = st.floats(-1e100, 1e100)
@@ -570,6 +579,68 @@ def test_a_text_that_was_cut_off_is_refused(end: int) -> None:
         TableEncoder.from_json(change(lambda data: data)[:end])
 
 
+# ---- embeddings --------------------------------------------------------------------------------
+
+
+FLOATS = np.random.default_rng(0).normal(size=(40, WIDE))
+FRAME = pd.DataFrame(FLOATS).add_prefix("x")
+
+
+@pytest.mark.parametrize(
+    "X",
+    [
+        FLOATS,
+        FLOATS.astype(np.float16),
+        FLOATS.astype(np.uint8),
+        FRAME,
+        FRAME.astype("float32"),
+        FRAME.astype("Float64"),
+        FRAME.where(FRAME > 0),
+        FRAME.set_axis([0] * WIDE, axis=1),
+    ],
+)
+def test_rows_of_very_many_numbers_are_wide(X: Any) -> None:
+    assert is_wide(X)
+
+
+@pytest.mark.parametrize(
+    "X",
+    [
+        FLOATS[:, 1:],
+        FRAME.iloc[:, 1:],
+        FLOATS[0],
+        FLOATS.reshape(40, 16, 16),
+        FLOATS > 0,
+        FLOATS.astype(object),
+        FLOATS.astype(str),
+        csr_array(FLOATS),
+        FRAME.astype(pd.SparseDtype(float, 0.0)),
+        FRAME.assign(text="a"),
+        FRAME.assign(yes=True),
+        FRAME.assign(day=pd.Timestamp("2020-01-01")),
+        FRAME.assign(kind=pd.Categorical([1, 2] * 20)),
+        FLOATS.tolist(),
+        None,
+    ],
+)
+def test_other_rows_are_not_wide(X: Any) -> None:
+    assert not is_wide(X)
+
+
+def test_wide_rows_are_scaled_and_their_gaps_are_marked() -> None:
+    gaps = FRAME.where(FRAME["x0"] > 0, axis=0).assign(x1=np.nan)
+    out = make_pipeline(*wide_steps()).fit(gaps).transform(gaps)
+    assert out.shape == (40, 2 * WIDE)
+    assert np.isfinite(out).all()
+    assert np.allclose(out.mean(axis=0), 0.0)
+
+
+def test_numbers_that_are_all_there_are_scaled_as_without_imputing() -> None:
+    wide = np.random.default_rng(0).normal(3.0, 2.0, (50, 300)).astype(np.float32)
+    encoder = make_pipeline(*wide_steps())
+    assert np.array_equal(encoder.fit_transform(wide), encoder[-1].fit_transform(wide))
+
+
 # ---- real tables -------------------------------------------------------------------------------
 
 
@@ -603,3 +674,13 @@ def test_adult_encodes_in_a_fraction_of_a_second() -> None:
 @parametrize_with_checks([TableEncoder(), TableEncoder(n_bins=0)])
 def test_scikit_learns_checks_pass(estimator: Any, check: Any) -> None:
     check(estimator)
+
+
+def test_features_are_of_the_type_that_was_asked_for() -> None:
+    X = pd.DataFrame({"age": [20.3, 30.1, 40.7, 51.9], "job": ["cook", "cook", "nurse", "cook"]})
+    fine, coarse = (TableEncoder(dtype=kind).fit(X) for kind in ("float64", "float32"))
+    assert fine.transform(X).dtype == np.float64
+    assert np.array_equal(fine.transform(X).astype(np.float32), coarse.transform(X))
+    assert TableEncoder.from_json(fine.to_json()).transform(X).dtype == np.float64
+    with pytest.raises(InvalidInputError, match="`dtype`"):
+        TableEncoder(dtype="int8").fit(X)

@@ -302,6 +302,33 @@ def test_points_and_frontiers_say_what_they_are():
     assert "threshold[0]" in repr(frontier.at([0.1, 0.2]))
 
 
+def test_only_a_gap_that_the_dial_holds_is_above_as_often_as_below():
+    frontier = sweep(*sample())
+    words = "above the tolerance about as often as below"
+    assert words in str(frontier.at(0.05))
+    assert words not in str(frontier.at(1.0))
+    assert "On new rows it may well be larger" in str(frontier.at(1.0))
+    unreached = quietly(sweep([-1.0, 1.0, 2.0], ["a", "a", "b"], min_count=1).at, 0.0)
+    assert words not in str(unreached)
+
+
+@pytest.mark.parametrize(
+    ("wish", "meant"),
+    [
+        (5, "5% is 0.05."),
+        (12.5, "12.5% is 0.125."),
+        ("5%", "5% is 0.05."),
+        ("0,05", "Write 0.05, with a point."),
+        (500, "got 500.0."),
+        (-0.1, "got -0.1."),
+    ],
+)
+def test_a_tolerance_in_percent_is_told_as_a_share(wish, meant):
+    with pytest.raises(InvalidInputError, match=r"`tolerance` must") as refused:
+        sweep(*sample()).at(wish)
+    assert str(refused.value).endswith(meant)
+
+
 def test_the_worst_pair_is_the_lowest_and_the_highest_rate():
     logits, groups, y = sample(n_groups=4)
     names = np.array(["d", "b", "a", "c"])[groups]

@@ -497,7 +497,7 @@ def test_the_rows_named_as_needed_are_about_enough():
     assert of(int(np.ceil(times))).at(0.08, confidence=0.95).setting == 0.0
     with pytest.raises(CannotCertifyError):
         of(int(0.8 * times)).at(0.08, confidence=0.95)
-    with pytest.raises(CannotCertifyError, match=r"no number of rows .* with these settings") as no:
+    with pytest.raises(CannotCertifyError, match=r"rows would do .* with these settings") as no:
         of(1).at(0.04, confidence=0.95)  # the population's gap is above it
     assert no.value.rows_needed is None
 

@@ -232,6 +232,10 @@ def test_what_cannot_be_exported_is_refused(tmp_path, small):
     ):
         with pytest.raises(InvalidInputError, match=message):
             export_onnx(refused, tmp_path / "no.onnx")
+    wide = FairBayes(Network(hidden=(4,), epochs=1), min_count=1, random_state=0)
+    wide.fit(np.random.default_rng(0).normal(size=(len(X), 300)), y, sensitive_features=groups)
+    with pytest.raises(InvalidInputError, match=r"Network\(encoder=TableEncoder\(\)\)"):
+        export_onnx(wide, tmp_path / "no.onnx")
     renamed = X.rename(columns={"job": "group"})
     other = FairBayes(Network(hidden=(4,), epochs=1), min_count=1, random_state=0)
     other.fit(renamed, y, sensitive_features=groups)

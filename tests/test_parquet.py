@@ -23,6 +23,7 @@ from fairdial import (
     InvalidInputError,
     MissingExtraError,
     ScoreSummary,
+    SeenRowsWarning,
     SmallGroupError,
     UnknownGroupError,
     calibrate_parquet,
@@ -515,7 +516,7 @@ def test_without_pyarrow_the_extra_is_named(monkeypatch, tmp_path):
         return real(name, *arguments, **options)
 
     monkeypatch.setattr(builtins, "__import__", without)
-    with pytest.raises(MissingExtraError, match=r"pip install 'fairdial\[large\]'"):
+    with pytest.raises(MissingExtraError, match=r"pip install '\.\[large\]' -c constraints"):
         calibrate_parquet(tmp_path)
 
 
@@ -646,3 +647,12 @@ def test_biased_scores_are_reported_as_by_rows_in_memory(rows, tmp_path):
             warnings.simplefilter("always")
             model.calibrate_parquet(tmp_path, label="label")
         assert [w.category for w in given] == [BiasedScoresWarning] * biased
+
+
+def test_scores_that_know_the_labels_of_the_files_are_noticed(tmp_path: Path) -> None:
+    train, new = make_gaussian(4000, random_state=0).split(random_state=0)
+    model = fitted(train, per_group=True)
+    table = {"score": np.where(new.y, 2.0, -2.0), "group": new.groups, "label": new.y}
+    pq.write_table(pa.table(table), tmp_path / "rows.parquet")
+    with pytest.warns(SeenRowsWarning, match="has the classifier seen these rows"):
+        model.calibrate_parquet(tmp_path, label="label")

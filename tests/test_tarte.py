@@ -40,6 +40,7 @@ from fairdial import (
 )
 from fairdial.datasets import load_adult, load_compas
 from fairdial.encoders import Encoder
+from fairdial.errors import say_install
 from fairdial.nn import tarte as nn_module
 from fairdial.tarte import encoder as encoder_module
 from fairdial.tarte import files as files_module
@@ -47,12 +48,12 @@ from fairdial.tarte.files import fingerprint, need
 
 needs_tarte = pytest.mark.skipif(
     find_spec("tarte_ai") is None or find_spec("fasttext") is None,
-    reason="needs tarte-ai and fasttext: pip install 'fairdial[tarte]'",
+    reason="needs tarte-ai and fasttext: pip install '.[tarte]' -c constraints.txt",
 )
 BESIDES = ("catboost", "huggingface_hub", "skrub", "tabpfn", "torcheval", "xgboost")
 needs_all_of_it = pytest.mark.skipif(
     any(find_spec(name) is None for name in BESIDES),
-    reason="needs what tarte-ai imports: pip install 'fairdial[tarte]'",
+    reason="needs what tarte-ai imports: pip install '.[tarte]' -c constraints.txt",
 )
 FILES = ("weights", "config", "fasttext")
 SIZES = {
@@ -227,7 +228,8 @@ def test_without_the_package_the_error_says_what_to_install_and_how_large_it_is(
     monkeypatch.setitem(sys.modules, "tarte_ai", None)  # as if it weren't installed
     with pytest.raises(MissingExtraError) as caught:
         TarteEncoder(**unread).fit(TABLE)
-    assert "got no tarte_ai: pip install 'fairdial[tarte]' (about 2.6 GB" in str(caught.value)
+    told = f"got no tarte_ai: {say_install('tarte')} (about 2.6 GB"
+    assert told in str(caught.value)
     monkeypatch.setitem(sys.modules, "fasttext", None)
     with pytest.raises(MissingExtraError, match="got no fasttext: pip install"):
         need("fasttext")

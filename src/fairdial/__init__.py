@@ -11,7 +11,7 @@ from fairdial._version import __version__ as __version__
 
 if TYPE_CHECKING:  # the same names as in _HOME, for type checkers and editors
     from fairdial.criteria import Criterion, criterion
-    from fairdial.encoders import TableEncoder
+    from fairdial.encoders import Encoder, TableEncoder
     from fairdial.errors import (
         BiasedScoresWarning,
         CannotCertifyError,
@@ -21,9 +21,11 @@ if TYPE_CHECKING:  # the same names as in _HOME, for type checkers and editors
         FairdialError,
         FairdialWarning,
         InfeasibleToleranceWarning,
+        InterruptedWarning,
         InvalidInputError,
         MissingExtraError,
         ModelFileError,
+        SeenRowsWarning,
         SmallGroupError,
         TrainingWarning,
         UnknownGroupError,
@@ -57,12 +59,14 @@ __all__ = [
     "Criterion",
     "DistributedError",
     "DivergedError",
+    "Encoder",
     "FairBayes",
     "FairBiNN",
     "FairdialError",
     "FairdialWarning",
     "Frontier",
     "InfeasibleToleranceWarning",
+    "InterruptedWarning",
     "InvalidInputError",
     "MissingExtraError",
     "ModelFileError",
@@ -70,6 +74,7 @@ __all__ = [
     "Point",
     "Points",
     "ScoreSummary",
+    "SeenRowsWarning",
     "SmallGroupError",
     "TableEncoder",
     "TarteEncoder",
@@ -88,7 +93,7 @@ __all__ = [
 
 _HOME = {
     "criteria": ("Criterion", "criterion"),
-    "encoders": ("TableEncoder",),
+    "encoders": ("Encoder", "TableEncoder"),
     "errors": (
         "BiasedScoresWarning",
         "CannotCertifyError",
@@ -98,9 +103,11 @@ _HOME = {
         "FairdialError",
         "FairdialWarning",
         "InfeasibleToleranceWarning",
+        "InterruptedWarning",
         "InvalidInputError",
         "MissingExtraError",
         "ModelFileError",
+        "SeenRowsWarning",
         "SmallGroupError",
         "TrainingWarning",
         "UnknownGroupError",

@@ -8,6 +8,7 @@ from __future__ import annotations
 import numbers
 import os
 from collections.abc import Hashable, Iterable, Sequence
+from difflib import get_close_matches
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,11 @@ from numpy.typing import NDArray
 from fairdial.errors import InvalidInputError, SmallGroupError, UnknownGroupError
 
 Codes = NDArray[np.integer[Any]]
+
+ALIKE = 0.7  # words that share less than this aren't taken for each other
+MOST_SHOWN = 5  # values that a message names
+LEAST_LETTERS = 4  # of a word that is taken for another which differs by a slip
+SAME_GROUP = 0.85  # "Male" and "Female" share 0.8
 
 
 def as_vector(values: Any, name: str) -> NDArray[Any]:
@@ -111,7 +117,8 @@ def check_margins(margins: Any, name: str = "margins") -> NDArray[np.floating[An
     if np.isnan(array.max()):
         line, row = np.argwhere(np.isnan(array))[0]
         raise InvalidInputError(
-            f"`{name}` must not hold NaN, got some (the first in line {line}, row {row})."
+            f"`{name}` must not hold NaN, got some (the first in line {line}, row {row}, "
+            "counted from 0)."
         )
     return array
 
@@ -137,7 +144,8 @@ def raise_nan(array: NDArray[np.floating[Any]], name: str) -> None:
     """Say where the first NaN is."""
     bad = np.flatnonzero(np.isnan(array))
     raise InvalidInputError(
-        f"`{name}` must not hold NaN, got {bad.size} of {array.size} (the first in row {bad[0]})."
+        f"`{name}` must not hold NaN, got {bad.size} of {array.size} (the first in row {bad[0]}, "
+        "counted from 0)."
     )
 
 
@@ -171,7 +179,9 @@ def check_tolerance(tolerance: Any, name: str = "tolerance") -> NDArray[np.float
         and all(isinstance(v, numbers.Real) and not isinstance(v, bool) for v in given.flat)
     )
     if not numeric and given.size:
-        raise InvalidInputError(f"`{name}` must be a number in [0, 1], got {tolerance!r}.")
+        raise InvalidInputError(
+            f"`{name}` must be a number in [0, 1], got {tolerance!r}.{share_meant(tolerance)}"
+        )
     array = given.astype(np.float64)
     if array.ndim > 1:
         raise InvalidInputError(
@@ -180,7 +190,8 @@ def check_tolerance(tolerance: Any, name: str = "tolerance") -> NDArray[np.float
     inside = (array >= 0.0) & (array <= 1.0)
     if not inside.all():
         bad = array[~inside] if array.ndim else array
-        raise InvalidInputError(f"`{name}` must lie in [0, 1], got {bad.flat[0]}.")
+        first = float(bad.flat[0])
+        raise InvalidInputError(f"`{name}` must lie in [0, 1], got {first}.{share_meant(first)}")
     return array
 
 
@@ -195,7 +206,16 @@ def check_one(tolerance: Any, name: str = "tolerance") -> float:
 def check_fraction(value: Any, name: str) -> float:
     """A number strictly between 0 and 1."""
     if isinstance(value, bool) or not isinstance(value, numbers.Real) or not 0 < float(value) < 1:
-        raise InvalidInputError(f"`{name}` must lie strictly between 0 and 1, got {value!r}.")
+        raise InvalidInputError(
+            f"`{name}` must lie strictly between 0 and 1, got {value!r}.{share_meant(value)}"
+        )
+    return float(value)
+
+
+def check_positive(value: Any, name: str, unit: str = "a number") -> float:
+    """A number above 0."""
+    if isinstance(value, bool) or not isinstance(value, numbers.Real) or not float(value) > 0:
+        raise InvalidInputError(f"`{name}` must be {unit} above 0, got {value!r}.")
     return float(value)
 
 
@@ -274,7 +294,8 @@ def _refuse_missing(array: NDArray[Any], name: str) -> None:
     if missing.any():
         raise InvalidInputError(
             f"`{name}` must name a group for every row, got {int(missing.sum())} missing values "
-            f"(the first in row {int(np.argmax(missing))})."
+            f"(the first in row {int(np.argmax(missing))}, counted from 0). Leave those rows out, "
+            "or give them a group of their own, such as 'not stated'."
         )
 
 
@@ -335,9 +356,11 @@ def match_groups(
     if (codes < 0).any():
         strangers = pd.unique(array[codes < 0])
         shown = ", ".join(repr(s) for s in strangers[:5].tolist())
+        near = (did_you_mean(s, names, SAME_GROUP) for s in strangers[:5].tolist())
         raise UnknownGroupError(
             f"`{name}` holds groups that were not among the calibration rows: {shown}; known are "
-            f"{', '.join(map(repr, names))}. Calibrate on rows that include them."
+            f"{', '.join(map(repr, names))}.{next(filter(None, near), '')} Correct names that are "
+            "misspelt; a group that is new needs calibration rows of its own."
         )
     return np.asarray(codes)
 
@@ -367,3 +390,77 @@ def check_group_counts(
             "leave their rows out, calibrate on more rows (`calibration=`, `cv=`), or lower "
             "`min_count`: a single row of a tiny group can move everybody else."
         )
+
+
+# ---- words ---------------------------------------------------------------------------------------
+
+
+def say_values(values: Sequence[Any]) -> str:
+    """How many values there are, and the first of them.
+
+    Examples
+    --------
+    >>> from fairdial._validation import say_values
+    >>> say_values(["no", "perhaps", "yes"])
+    "3: 'no', 'perhaps', 'yes'"
+    """
+    listed = ", ".join(map(repr, values[:MOST_SHOWN]))
+    return f"{len(values)}: {listed}{', ...' if len(values) > MOST_SHOWN else ''}"
+
+
+def nearest(word: str, known: Iterable[str], alike: float = ALIKE) -> str | None:
+    """The known word that was probably meant: but for capitals and spaces, or nearly so.
+
+    Examples
+    --------
+    >>> from fairdial._validation import nearest
+    >>> nearest("Nroth", ["south", "north"], 0.85), nearest("Male", ["Female"], 0.85)
+    ('north', None)
+    """
+    plain, words = word.strip().lower(), {other.strip().lower(): other for other in known}
+    slip = (other for other in words if _is_slip(plain, other))
+    near = plain if plain in words else next(slip, None)
+    if near is None:
+        near = next(iter(get_close_matches(plain, words, 1, alike)), None)
+    return None if near is None else words[near]
+
+
+def _is_slip(word: str, other: str) -> bool:
+    """Whether two neighbours are swapped, or one letter is too many or too few."""
+    short, long = sorted((word, other), key=len)
+    if len(short) < LEAST_LETTERS or len(long) - len(short) > 1:
+        return False
+    if len(short) < len(long):
+        return any(
+            long[:i] + long[i + 1 :] == short and long[i].isalpha() for i in range(len(long))
+        )
+    i = next((i for i, (a, b) in enumerate(zip(word, other, strict=True)) if a != b), len(word))
+    return word[i : i + 2] == other[i : i + 2][::-1] and word[i + 2 :] == other[i + 2 :]
+
+
+def did_you_mean(word: Any, known: Iterable[Any], alike: float = ALIKE) -> str:
+    """The end of a message that names the nearest known text; empty where none is near."""
+    texts = [other for other in known if isinstance(other, str)]
+    near = nearest(word, texts, alike) if isinstance(word, str) else None
+    return "" if near is None else f" Did you mean {near!r}?"
+
+
+def share_meant(given: Any) -> str:
+    """The end of a message that names the share which somebody meant; empty where none is known.
+
+    Examples
+    --------
+    >>> from fairdial._validation import share_meant
+    >>> share_meant(5), share_meant("5 %"), share_meant("0,05"), share_meant(-3)
+    (' 5% is 0.05.', ' 5% is 0.05.', ' Write 0.05, with a point.', '')
+    """
+    if isinstance(given, bool) or not isinstance(given, (str, numbers.Real)):
+        return ""
+    text = str(given).strip()
+    try:
+        number = float(text.removesuffix("%").strip().replace(",", ".", 1))
+    except ValueError:
+        return ""
+    if text.endswith("%") or 1 < number <= 100:
+        return f" {number:g}% is {number / 100:g}." if 0 <= number <= 100 else ""
+    return f" Write {number:g}, with a point." if "," in text and 0 <= number <= 1 else ""

@@ -151,7 +151,7 @@ def read_numbers(column: Any, name: Value) -> Floats:
         row = int(np.argmax(beyond))
         raise InvalidInputError(
             f"`X`: column {name!r} must hold finite numbers of at most {LARGEST:g} in size, got "
-            f"{values[row]} in row {row}."
+            f"{values[row]} in row {row} (counted from 0)."
         )
     return values
 

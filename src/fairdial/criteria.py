@@ -4,8 +4,8 @@ A :class:`Rate` is a selection rate over the rows that count for it. Moving grou
 one unit where its threshold stands at logit ``z`` costs ``p_a * inverse(z)`` of expected accuracy,
 with ``p_a`` the share of all rows that belong to the group and count. Every threshold formula of
 the paper is one link, ``threshold_a = link(t_a / p_a)``, for a multiplier vector ``t`` over the
-groups that sums to 0; the paper's sign ``2a - 1`` is the case of two groups, ``t * (-1, +1)``. The
-thresholds are logits (eq:fairbayes_general_logit), not probabilities (eq:fairbayes_general_eta).
+groups that sums to 0; the paper's sign ``2a - 1`` is the case of two groups, ``t * (-1, +1)``.
+Thresholds are logits, not probabilities.
 
 A :class:`Criterion` is one or two rates (two: later) and how their spread over groups is measured.
 Both are plain records: the whole zoo is on this page.
@@ -13,13 +13,15 @@ Both are plain records: the whole zoo is on this page.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from fairdial._validation import did_you_mean, nearest
 from fairdial.errors import InvalidInputError
 
 Floats = NDArray[np.float64]
@@ -54,6 +56,9 @@ class Rate:
 
     def threshold(self, multipliers: ArrayLike, shares: ArrayLike) -> Floats:
         """Logit thresholds at multipliers ``t_a`` for shares ``p_a``; outside the domain raises.
+
+        These are gamma_a of eq:fairbayes_general_logit; their sigmoids are kappa_a of
+        eq:fairbayes_general_eta.
 
         Examples
         --------
@@ -163,15 +168,15 @@ class Criterion:
         return self.name
 
 
-# Rates that are to be equal: eq:dp, eq:eop, eq:pe.
-DEMOGRAPHIC_PARITY = Criterion("demographic_parity", (SELECTION,))
-EQUAL_OPPORTUNITY = Criterion(
+DEMOGRAPHIC_PARITY = Criterion("demographic_parity", (SELECTION,))  # eq:dp
+EQUAL_OPPORTUNITY = Criterion(  # eq:eop
     "equal_opportunity", (TRUE_POSITIVE,), aliases=("true_positive_rate_parity",)
 )
-PREDICTIVE_EQUALITY = Criterion(
+PREDICTIVE_EQUALITY = Criterion(  # eq:pe
     "predictive_equality", (FALSE_POSITIVE,), aliases=("false_positive_rate_parity",)
 )
 
+ODDS = ("equalized_odds", "equalised_odds", "equal_odds")  # two rates: not offered
 CRITERIA = (DEMOGRAPHIC_PARITY, EQUAL_OPPORTUNITY, PREDICTIVE_EQUALITY)
 
 
@@ -190,4 +195,25 @@ def criterion(name: str | Criterion) -> Criterion:
         if name == known.name or name in known.aliases:
             return known
     allowed = [n for known in CRITERIA for n in (known.name, *known.aliases)]
-    raise InvalidInputError(f"`criterion` must be one of {', '.join(allowed)}; got {name!r}.")
+    raise InvalidInputError(
+        f"`criterion` must be one of {', '.join(allowed)}; got {name!r}."
+        + criterion_meant(name, allowed)
+    )
+
+
+def criterion_meant(name: Any, allowed: Sequence[str]) -> str:
+    """The end of a message about a criterion that isn't known: which one was probably meant.
+
+    Examples
+    --------
+    >>> from fairdial.criteria import criterion_meant
+    >>> criterion_meant("demographic parity", ["demographic_parity"])
+    " Did you mean 'demographic_parity'?"
+    """
+    plain = re.sub(r"[\W_]+", "_", name.strip().lower()) if isinstance(name, str) else ""
+    if nearest(plain, ODDS, 0.85) is not None:
+        return (
+            " Equalised odds, true and false positive rates at once, isn't supported: "
+            "equal_opportunity is for the one rate, predictive_equality for the other."
+        )
+    return did_you_mean(plain, allowed)

@@ -16,6 +16,7 @@
     FairdialWarning                     (UserWarning)
     ├── InfeasibleToleranceWarning                     no setting reaches the tolerance
     ├── BiasedScoresWarning                            the scores look far from calibrated
+    ├── SeenRowsWarning                                the classifier may know these rows
     └── TrainingWarning                                a method doesn't do what it is meant to
         └── InterruptedWarning                         training was cut short by the user
 """
@@ -24,6 +25,7 @@ from __future__ import annotations
 
 import sys
 import warnings
+from importlib.util import find_spec
 from pathlib import Path
 
 
@@ -174,6 +176,34 @@ class MissingExtraError(FairdialError, ImportError):
     """
 
 
+def say_install(extra: str) -> str:
+    """How an extra is installed: the end of a message, without its full stop.
+
+    Examples
+    --------
+    >>> from fairdial.errors import say_install
+    >>> say_install("torch")
+    "pip install '.[torch]' -c constraints.txt in fairdial's folder"
+    """
+    return f"pip install '.[{extra}]' -c constraints.txt in fairdial's folder"
+
+
+def need_extra(package: str, what: str, extra: str, instead: str = "") -> None:
+    """Raise where a package isn't installed, without importing it: before the work is begun.
+
+    Examples
+    --------
+    >>> from fairdial.errors import need_extra
+    >>> need_extra("numpy", "adding", "torch")
+    """
+    try:
+        found = find_spec(package) is not None
+    except (ImportError, ValueError):
+        found = False
+    if not found:
+        raise MissingExtraError(f"{what} needs {package}: {say_install(extra)}{instead}.")
+
+
 class FairdialWarning(UserWarning):
     """Base class of every warning that fairdial gives.
 
@@ -212,6 +242,26 @@ class BiasedScoresWarning(FairdialWarning):
     """
 
 
+class SeenRowsWarning(FairdialWarning):
+    """Calibration rows that the classifier seems to have been trained on, or may have been.
+
+    Examples
+    --------
+    >>> import warnings
+    >>> from sklearn.neighbors import KNeighborsClassifier
+    >>> from fairdial import FairBayes, SeenRowsWarning
+    >>> from fairdial.datasets import make_gaussian
+    >>> rows = make_gaussian(2_000, random_state=0)
+    >>> memory = KNeighborsClassifier(1).fit(rows.X, rows.y)
+    >>> with warnings.catch_warnings(record=True) as given:
+    ...     warnings.simplefilter("always")
+    ...     dial = FairBayes(memory, prefit=True)
+    ...     dial = dial.calibrate(rows.X, rows.y, sensitive_features=rows.groups)
+    >>> [warning.category.__name__ for warning in given]
+    ['SeenRowsWarning']
+    """
+
+
 class TrainingWarning(FairdialWarning):
     """A method doesn't do what it is meant to: an inert auxiliary system, a collapsed dial.
 
@@ -225,7 +275,14 @@ class TrainingWarning(FairdialWarning):
 
 
 class InterruptedWarning(TrainingWarning):
-    """Training was interrupted; the best weights so far are kept."""
+    """Training was interrupted; the best weights so far are kept.
+
+    Examples
+    --------
+    >>> from fairdial import InterruptedWarning, TrainingWarning
+    >>> issubclass(InterruptedWarning, TrainingWarning)
+    True
+    """
 
 
 def warn(message: str, category: type[FairdialWarning]) -> None:

@@ -76,6 +76,18 @@ class Frontier:
     certificate : {"declared", "simultaneous", "finite", "none"}
         The strongest statement about new rows that these rows support; "finite" is that of a
         measured family.
+
+    Examples
+    --------
+    >>> from fairdial import sweep
+    >>> from fairdial.datasets import make_gaussian
+    >>> rows = make_gaussian(10_000, random_state=0)
+    >>> frontier = sweep(rows.logits, rows.groups, rows.y)
+    >>> frontier.groups
+    ('group 0', 'group 1')
+    >>> frontier.at(0.05).gap <= 0.05
+    True
+    >>> decisions = frontier.decide(rows.logits, rows.groups, tolerance=0.05)
     """
 
     states: States
@@ -125,6 +137,14 @@ class Frontier:
     def counted(self) -> Counts:
         """(K,) rows that count for the criterion."""
         return count_for(self.criterion, self.rows)
+
+    @property
+    def beforehand(self) -> bool:
+        """Whether ``confidence=`` alone is for tolerances that were decided on beforehand.
+
+        ``simultaneous=True`` is for any. Where this is False, ``confidence=`` always is.
+        """
+        return self.certificate == "declared" and len(self.groups) == 2
 
     # ---- the dial ------------------------------------------------------------------------------
 
@@ -249,7 +269,7 @@ class Frontier:
         if self.measured:
             points = self._within(tolerance, alpha if two else None, confidence, margin)
             bound = np.minimum(tolerance, points.gap + margin)  # theorem 3: both hold together
-        elif self.certificate == "declared" and two and not simultaneous:
+        elif self.beforehand and not simultaneous:
             alpha /= max(len(np.unique(tolerance)), 1)
             points, bound = self._within(tolerance, alpha, confidence, margin), tolerance
         else:
@@ -295,11 +315,11 @@ class Frontier:
         needed = statements.rows_needed(rows, margin, wish - least if tied else wish)
         can = f"tolerances down to {smallest:.4f}" if smallest <= 1 else "no tolerance"
         if needed is None:
-            more = f"no number of rows would do for {wish:g}"
+            more = f"no number of calibration rows would do for {wish:g}"
             if tied:
                 more += " with these settings" if self.measured else " with scores as tied as these"
         else:
-            more = f"about {needed:,} rows like these would do for {wish:g}"
+            more = f"about {needed:,} calibration rows like these would do for {wish:g}"
         return CannotCertifyError(
             f"`tolerance`={wish:g} can't be certified with confidence {confidence:g}: {rows:,} "
             f"calibration rows (smallest gap {least:.4g}) can certify {can}; {more}.",

@@ -112,8 +112,8 @@ def _points(points: ArrayLike) -> NDArray[np.float64]:
     return array
 
 
-def pareto(points: ArrayLike) -> NDArray[np.bool_]:
-    """Which (accuracy, gap) points no other point beats: eq:tradeoff_optim.
+def pareto(points: ArrayLike) -> NDArray[np.bool_]:  # eq:tradeoff_optim
+    """Which (accuracy, gap) points no other point beats.
 
     A point is beaten by one with at least its accuracy and at most its gap, one of them strictly.
     Equal points don't beat each other.
@@ -137,12 +137,12 @@ def pareto(points: ArrayLike) -> NDArray[np.bool_]:
     return mask
 
 
-def hypervolume(points: ArrayLike, reference: ArrayLike) -> float:
+def hypervolume(points: ArrayLike, reference: ArrayLike) -> float:  # eq:hv
     """Exact area between (accuracy, gap) points and a reference that is worse than they are.
 
-    Accuracy is better when higher, gap when lower: eq:hv. Points that aren't better than the
-    reference in both count nothing. The inverted measure, the area between the points and a
-    reference that is *better* than they are, is the same function with both negated:
+    Accuracy is better when higher, gap when lower. Points that aren't better than the reference in
+    both count nothing. The inverted measure, the area between the points and a reference that is
+    *better* than they are, is the same function with both negated:
     ``hypervolume(-points, -reference)``.
 
     Parameters

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from fairdial._version import __version__
 from fairdial.encoders import CLIP, TableEncoder
-from fairdial.errors import InvalidInputError, MissingExtraError
+from fairdial.errors import InvalidInputError, MissingExtraError, say_install
 from fairdial.methods.thresholds import ThresholdClassifier
 
 OPSET, ML_OPSET = 18, 3
@@ -26,7 +26,10 @@ NORM_EPSILON = 1e-5  # torch's
 OWN_NAMES = ("group", "thresholds", "logit", "decision")  # inputs and outputs besides the columns
 INNER = "fairdial"  # starts the names of all other values; lengthened until no column's name does
 NO_NUMBER = np.iinfo(np.int64).min  # a whole number that is missing
-COMMON = "the network of FairBayes or GFB on a table, with the default encoder"
+COMMON = (
+    "the network of FairBayes or GFB on a table, with a TableEncoder (where a row is 256 numbers "
+    "or more: Network(encoder=TableEncoder()))"
+)
 
 
 def export_onnx(model: Any, path: str | os.PathLike[str]) -> Path:
@@ -44,7 +47,8 @@ def export_onnx(model: Any, path: str | os.PathLike[str]) -> Path:
     Parameters
     ----------
     model : FairBayes or GFB
-        Fitted, with a network on a table and the default encoder.
+        Fitted, with a network on a table and a :class:`~fairdial.TableEncoder`: the default, but
+        for tables of 256 numbers or more a row.
     path : path
         The file; replaced if it is there.
 
@@ -94,7 +98,7 @@ def _need_onnx() -> Any:
     try:
         import onnx
     except ModuleNotFoundError:
-        raise MissingExtraError("exporting needs onnx: pip install 'fairdial[onnx]'.") from None
+        raise MissingExtraError(f"exporting needs onnx: {say_install('onnx')}.") from None
     return onnx
 
 

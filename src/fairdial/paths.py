@@ -1,11 +1,10 @@
 """The path of the dial: every state between "most accurate" and "most equal", for any K.
 
-Under ``gap <= tolerance`` (eq:fair-bayesoptimal-classifier; the gap counted on rows:
-eq:ddp_general) the most accurate group thresholds clip each group's free rate (threshold 0) into a
-band ``[floor, ceiling]``. Holding the floor at level ``l`` costs ``G(l)``, the sum over
+Under ``gap <= tolerance`` the most accurate group thresholds clip each group's free rate (threshold
+0) into a band ``[floor, ceiling]``. Holding the floor at level ``l`` costs ``G(l)``, the sum over
 the groups below ``l`` of their price at that level; holding the ceiling at ``u`` costs ``H(u)``
 likewise. At the optimum ``G(l) = H(u) = T``, the price of one unit of tolerance. With two groups
-``T`` is the paper's ``|t|`` and the path is the paper's family ``f_t`` (eq:fairbayes).
+``T`` is the paper's ``|t|`` and the path is the paper's family ``f_t``.
 
 As ``T`` rises from 0 the floor rises and the ceiling falls, one *move* at a time: one group passes
 one atom of its ladder. State ``j`` is what the first ``j`` moves have done. So the path is nested
@@ -308,6 +307,10 @@ class Measured(States):
 class Path(States):
     """States of the dial for the groups' ladders and one rate.
 
+    With two groups they are the family f_t of eq:fairbayes, each at its interval of t; the first
+    one within a tolerance is the rule of eq:fair-bayesoptimal-classifier. Finding it is
+    alg:post-process.
+
     Attributes
     ----------
     rows : (L, K) int64
@@ -315,7 +318,7 @@ class Path(States):
     counted : (K,) int64
         Rows that count for the criterion.
     shares : (K,) float64
-        P(group, counted): alg:post-process, line 1.
+        P(group, counted): line 1 of that algorithm.
     cost : (S,) float64
         The price T at which each state begins; 0 for the first.
     gap : (S,) float64
@@ -357,7 +360,10 @@ class Path(States):
         self._merge(floor, ceiling, top, bottom)
 
     def _merge(self, floor: _Moves, ceiling: _Moves, top: float, bottom: float) -> None:
-        """Both sides' moves in the order of T; the ceiling moves first at equal T."""
+        """Both sides' moves in the order of T; the ceiling moves first at equal T.
+
+        With them every state's gap, counted on the rows: the size of eq:ddp_general.
+        """
         legal = int(np.searchsorted(floor.cost, np.inf, side="left"))
         at_floor = np.arange(legal) + np.searchsorted(ceiling.cost, floor.cost[:legal], "right")
         at_ceiling = np.arange(len(ceiling)) + np.searchsorted(

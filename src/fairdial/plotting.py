@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fairdial.errors import MissingExtraError
+from fairdial.errors import MissingExtraError, say_install
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -21,7 +21,7 @@ def _axes(ax: Axes | None, size: tuple[float, float]) -> Axes:
     try:
         import matplotlib.pyplot as plt
     except ImportError:
-        raise MissingExtraError("plots need matplotlib: pip install 'fairdial[plot]'.") from None
+        raise MissingExtraError(f"plots need matplotlib: {say_install('plot')}.") from None
     return plt.subplots(figsize=size, layout="constrained")[1] if ax is None else ax
 
 

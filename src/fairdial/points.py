@@ -159,6 +159,8 @@ class Point:
                 "The setting was chosen on these rows, so on new ones the gap may well be above "
                 "the tolerance: ask with confidence= for a bound."
             )
+        if not self.feasible or not self.thresholds.any():  # it isn't the dial that holds it there
+            return text + "On new rows it may well be larger: ask with confidence= for a bound."
         more = "" if len(self.groups) <= 2 else ", and more often the more groups there are"
         return text + (
             f"On new rows it will be above the tolerance about as often as below{more}: "

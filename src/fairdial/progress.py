@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from types import TracebackType
 from typing import Any, Protocol, Self
 
@@ -65,6 +66,8 @@ class Bar:
     def advance(self, record: dict[str, Any]) -> None:
         """Move on by one and show the figures."""
         figures = "  ".join(
-            f"{name} {record[name]:.4f}" for name in self._shown if record.get(name) is not None
+            f"{name} {record[name]:.4f}"
+            for name in self._shown
+            if record.get(name) is not None and not math.isnan(record[name])
         )
         self._bar.update(self._task, advance=1, figures=figures)

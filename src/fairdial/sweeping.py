@@ -253,6 +253,23 @@ def count_cells(codes: NDArray[Any], positive: NDArray[np.bool_] | None, n_group
     return rows.reshape(n_labels, n_groups).astype(np.int64, copy=False)
 
 
+def count_by_group(
+    codes: NDArray[Any], positive: NDArray[np.bool_], criterion: Criterion, n_groups: int
+) -> Counts:
+    """(K,) rows of each group that count for the criterion.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fairdial import criterion
+    >>> from fairdial.sweeping import count_by_group
+    >>> codes, positive = np.array([0, 0, 1, 1]), np.array([True, False, True, True])
+    >>> count_by_group(codes, positive, criterion("equal_opportunity"), 2)
+    array([1, 2])
+    """
+    return count_for(criterion, count_cells(codes, positive, n_groups))
+
+
 def _cells(codes: NDArray[Any], positive: NDArray[np.bool_] | None, n_groups: int) -> Indices:
     """(n,) label and group of each row in one number."""
     cells = codes.astype(np.intp)

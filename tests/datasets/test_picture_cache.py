@@ -440,5 +440,5 @@ class TestFolder:
         load(source, cache)
         monkeypatch.setitem(sys.modules, "PIL", None)
         load(source, cache)  # decoded already
-        with pytest.raises(MissingExtraError, match=r"pip install 'fairdial\[images\]'"):
+        with pytest.raises(MissingExtraError, match=r"pip install '\.\[images\]' -c con"):
             load(source, cache, 5)

@@ -2,19 +2,47 @@
 
 from __future__ import annotations
 
+import json
+import pickle
+import re
 import warnings
-from typing import Any
+from pathlib import Path
+from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
 import pytest
-from sklearn.base import clone
+from sklearn.base import BaseEstimator, ClassifierMixin, clone
+from sklearn.utils.estimator_checks import parametrize_with_checks
+from threadpoolctl import threadpool_info, threadpool_limits
 
 import fairdial
-from fairdial import AutoDial, FairBayes, FairdialWarning, InvalidInputError
+from fairdial import (
+    AutoDial,
+    FairBayes,
+    FairdialWarning,
+    InterruptedWarning,
+    InvalidInputError,
+    MissingExtraError,
+    Network,
+    SmallGroupError,
+    TrainingWarning,
+)
 from fairdial.datasets import Dataset, load_compas, make_gaussian
-from fairdial.methods.auto import TOLERANCES, Trial, choose, make_candidate, to_frame
-from fairdial.methods.learners import boosting, is_wide, logistic, texts_of
+from fairdial.methods import candidates
+from fairdial.methods.candidates import (
+    ORDER_OF_SIMPLICITY,
+    ORDER_OF_TRYING,
+    Deadline,
+    find_hindrances,
+    make_candidate,
+)
+from fairdial.methods.learners import SMALL_TREES, boosting, texts_of
+from fairdial.methods.rows import FitRows
+from fairdial.methods.trials import TOLERANCES, Trial, choose, say_error, to_frame
+from fairdial.persistence.facts import training_from_data
+from fairdial.scorers import PlattMap
+from fairdial.sweeping import sweep
 
 COMPAS = load_compas()
 ROWS = COMPAS.X.rename(columns=str.upper)  # not what another test looks for in all memory
@@ -30,29 +58,129 @@ def fitted(model: Any, data: Any = TRAIN) -> Any:
 
 
 MODEL = fitted(AutoDial(candidates=QUICK, random_state=0))
+GAUSS = make_gaussian(1500, random_state=0)
+
+
+@parametrize_with_checks(
+    [AutoDial(candidates=("logistic", "boosting"), random_state=0, min_count=1)]
+)
+def test_scikit_learns_own_checks_pass(estimator: Any, check: Any) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        check(estimator)
+
+
+def test_a_row_alone_is_scored_as_it_is_among_others() -> None:
+    auto = fitted(AutoDial(candidates=["logistic"], random_state=0))
+    some, groups = TEST.X.iloc[:20], TEST.groups[:20]
+    alone = [
+        auto.logits(some.iloc[[i]], sensitive_features=groups[[i]])[0] for i in range(len(some))
+    ]
+    assert auto.logits(some, sensitive_features=groups) == pytest.approx(
+        alone, rel=1e-12, abs=1e-12
+    )
+
+
+def test_with_a_whole_number_the_rows_that_others_hold_out_are_held_out() -> None:
+    auto = fitted(AutoDial(candidates=["logistic"], random_state=5))
+    other = fitted(make_candidate("logistic", TRAIN.X, 5, random_state=5))
+    assert auto.frontier_.to_json() == other.frontier_.to_json()
 
 
 def rows(share: float, n: int = 400, seed: int = 0) -> np.ndarray:
     return (np.random.default_rng(seed).random(n) < share).astype(float)
 
 
-def test_the_best_is_taken_unless_a_faster_one_is_within_a_standard_error() -> None:
+def test_the_best_is_taken_unless_a_simpler_one_is_within_a_standard_error() -> None:
     best, worse = rows(0.9), rows(0.5, seed=1)
     close = best.copy()
     close[:1] = 1 - close[:1]  # one row of 400: a difference of one standard error
-    assert choose([Trial("a", worse, 1.0), Trial("b", best, 9.0)])[0] == "b"
-    name, why = choose([Trial("a", close, 1.0), Trial("b", best, 9.0)])
-    assert name == "a"
-    assert "within one standard error" in why
-    assert choose([Trial("a", close, 9.0), Trial("b", best, 1.0)])[0] == "b"
+    assert choose([Trial("logistic", worse, 1.0), Trial("blend", best, 9.0)])[0] == "blend"
+    name, why = choose([Trial("logistic", close, 1.0), Trial("blend", best, 9.0)])
+    assert name == "logistic"
+    assert "logistic is within one standard error of it, and the simplest" in why
+    assert why.endswith(" So logistic was taken.")
+    assert choose([Trial("logistic", best, 1.0), Trial("blend", close, 9.0)])[0] == "logistic"
+
+
+def test_seconds_and_the_order_of_trying_choose_nothing() -> None:
+    same = rows(0.9)
+    for order in (ORDER_OF_SIMPLICITY, ORDER_OF_TRYING, ORDER_OF_TRYING[::-1]):
+        for seconds in (range(5), range(5, 0, -1)):
+            trials = [Trial(n, same, float(s)) for n, s in zip(order, seconds, strict=True)]
+            assert choose(trials)[0] == "logistic"
+            assert choose([t for t in trials if t.name in ("gfb", "network")])[0] == "network"
 
 
 def test_what_was_not_tried_is_told_and_not_taken() -> None:
-    trials = [Trial("a", rows(0.5), 1.0), Trial("b", None, 0.0, "not tried: the time was over")]
+    late = Trial("blend", None, 0.0, "not tried: the time was over")
+    trials = [Trial("boosting", rows(0.5), 1.0), late]
     name, why = choose(trials)
-    assert name == "a"
-    assert "b: not tried" in why
-    assert np.isnan(to_frame(trials).loc["b", "accuracy"])
+    assert name == "boosting"
+    assert "blend: not tried" in why
+    assert "was taken" not in why  # it was the only one
+    both = choose([Trial("logistic", rows(0.9), 1.0), *trials])[1]
+    assert both.endswith(" blend: not tried: the time was over. So logistic was taken.")
+    assert "no limit of time" not in why
+    assert np.isnan(to_frame(trials).loc["blend", "accuracy"])
+
+
+LATE = Trial("blend", None, 0.0, "not tried: the time was over")
+FAILED = Trial("gfb", None, 0.0, "failed: ValueError: no")
+STOPPED = Trial("network", np.ones(400), 3.0, "stopped after epoch 3", stopped=True)
+
+
+@pytest.mark.parametrize(
+    ("others", "why"),
+    [
+        ([LATE], "that was tried within the time"),
+        ([FAILED], "that could be trained"),
+        ([STOPPED], "whose training was finished"),
+        ([LATE, FAILED], "whose training was finished"),
+        ([LATE, FAILED, STOPPED], "whose training was finished"),
+    ],
+)
+def test_the_only_one_is_not_called_the_best(others: list[Trial], why: str) -> None:
+    name, told = choose([*others, Trial("boosting", np.tile([1.0, 0.0], 200), 1.0)])
+    assert name == "boosting"
+    assert told.startswith(
+        f"boosting is the only one {why}, with mean accuracy over tolerances 0 to 0.2 on 400 "
+        "validation rows, 0.5000 in 1.0 s."
+    )
+    assert "best" not in told
+    for trial in others:
+        assert f" {trial.name}: {trial.note}." in told
+
+
+def test_how_many_rows_candidates_were_compared_on_is_told() -> None:
+    held = int(MODEL.why_.split(" validation rows")[0].split()[-1])
+    assert held == pytest.approx(0.2 * 0.8 * len(TRAIN), abs=5)
+
+
+def test_what_was_stopped_is_not_compared_however_good_it_is_so_far() -> None:
+    finished = [Trial("boosting", rows(0.5), 1.0), Trial("logistic", rows(0.3, seed=1), 1.0)]
+    table = to_frame([STOPPED, *finished])
+    assert choose([STOPPED, *finished])[0] == "boosting"
+    last = " So boosting was taken."
+    why = choose(finished)[1].removesuffix(last)
+    assert choose([STOPPED, *finished])[1] == f"{why} network: {STOPPED.note}.{last}"
+    assert table.loc["network", ["accuracy", "difference", "error"]].isna().all()
+    assert table.loc["network", "seconds"] == 3.0
+    pd.testing.assert_frame_equal(table.iloc[1:], to_frame(finished))
+
+
+def test_where_none_was_finished_the_best_that_was_stopped_is_taken_and_said_so() -> None:
+    worse = Trial("gfb", rows(0.5), 1.0, "stopped after epoch 1", stopped=True)
+    name, why = choose([worse, STOPPED, LATE])
+    assert name == "network"
+    assert why.startswith("No training was finished within the time: network is taken, the best of")
+    assert "on 400 validation rows, 1.0000 in 3.0 s. gfb: stopped after epoch 1. netw" in why
+    assert why.endswith("The final training has no limit of time.")
+    assert choose([worse])[1].startswith(
+        "No training was finished within the time: gfb is taken, which was stopped, with mean"
+    )
+    as_good = Trial("gfb", np.ones(400), 1.0, "stopped after epoch 1", stopped=True)
+    assert choose([as_good, STOPPED])[0] == "network"
 
 
 def test_errors_are_those_of_paired_rows() -> None:
@@ -81,12 +209,24 @@ def test_accuracies_are_those_of_the_dial_on_rows_that_were_not_trained_on() -> 
     assert len(TOLERANCES) == 21
 
 
-def test_a_blend_of_what_was_trained_equals_one_trained_anew() -> None:
-    blend = fitted(AutoDial(candidates=["blend"], random_state=0))
+def test_a_candidate_is_tried_the_same_whatever_stands_beside_it() -> None:
     three = fitted(AutoDial(candidates=QUICK, random_state=0))
-    alone = fitted(AutoDial(candidates=["logistic", "blend"], random_state=0))
+    two = fitted(AutoDial(candidates=["logistic", "blend"], random_state=0))
+    assert three.trials_.loc["blend", "accuracy"] == two.trials_.loc["blend", "accuracy"]
+
+
+def test_a_single_candidate_is_not_tried_but_taken() -> None:
+    blend = fitted(AutoDial(candidates=["blend"], random_state=0))
     assert blend.trials_.empty
-    assert three.trials_.loc["blend", "accuracy"] == alone.trials_.loc["blend", "accuracy"]
+    _, trees = blend.model_.estimator
+    assert trees.steps[-1][1].get_params().items() >= SMALL_TREES.items()
+
+
+def test_boosting_is_of_the_small_trees_that_the_blend_has() -> None:
+    _, in_blend = make_candidate("blend", TRAIN.X, 0).estimator
+    alone = make_candidate("boosting", TRAIN.X, 0).estimator
+    assert alone[-1].get_params() == in_blend[-1].get_params()
+    assert alone[-1].get_params().items() >= SMALL_TREES.items()
 
 
 def test_a_saved_model_is_the_chosen_one_with_the_dial_as_it_is(tmp_path: Any) -> None:
@@ -104,7 +244,14 @@ def test_time_that_is_over_stops_networks_and_leaves_the_rest_untried() -> None:
     pytest.importorskip("torch")
     model = fitted(AutoDial(candidates=["network", "gfb", "logistic"], budget=0.01, random_state=0))
     assert model.chosen_ == "network"
-    assert "stopped" in model.trials_.loc["network", "note"]
+    assert model.trials_.loc["network", "note"].startswith("stopped after epoch 1, when the time")
+    assert model.trials_.loc["network", "note"].endswith(" so far")
+    assert model.trials_["accuracy"].isna().all()
+    assert "network: stopped after epoch 1" in model.why_
+    assert model.why_.startswith("No training was finished within the time: network is taken, whi")
+    assert model.why_.endswith("The final training has no limit of time.")
+    assert len(model.history_) > 1
+    assert model.model_.estimator.callbacks is None
     assert model.trials_.loc[["gfb", "logistic"], "note"].str.startswith("not tried").all()
 
 
@@ -113,18 +260,120 @@ def test_all_candidates_are_tried_by_default_and_gfb_needs_two_groups() -> None:
     few = make_gaussian(600, shares=(0.4, 0.3, 0.3), base_rates=(0.3, 0.5, 0.6),
                         separations=(1.2, 1.5, 1.3), random_state=0)  # fmt: skip
     model = fitted(AutoDial(budget=0.01, random_state=0, min_count=5), few)
-    assert model.trials_.index.tolist() == ["logistic", "boosting", "blend", "network"]
+    assert model.trials_.index.tolist() == list(ORDER_OF_TRYING)
+    assert model.trials_.loc["network", "note"] == "not tried: the time was over"
+    assert model.trials_.loc["gfb", "note"] == "not tried: it takes two groups, got 3"
+    assert " gfb: not tried: it takes two groups, got 3." in model.why_
+    assert model.chosen_ == "boosting"
+    assert model.why_.startswith("boosting is the only one that was tried within the time, with")
+
+
+def test_the_same_candidates_are_tried_first_to_last_and_simple_to_complex() -> None:
+    assert ORDER_OF_TRYING == ("boosting", "logistic", "blend", "network", "gfb")
+    assert ORDER_OF_SIMPLICITY == ("logistic", "boosting", "blend", "network", "gfb")
+
+
+def test_a_network_that_is_stopped_gives_way_to_what_was_finished() -> None:
+    pytest.importorskip("torch")
+
+    class Late(Deadline):
+        def __init__(self, _: float) -> None:
+            super().__init__(0.0)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("fairdial.methods.auto.Deadline", Late)
+        model = fitted(AutoDial(candidates=["network", "logistic"], random_state=0), GAUSS)
+    assert model.chosen_ == "logistic"
+    assert model.why_.startswith("logistic is the only one whose training was finished, with mean")
+    assert np.isnan(model.trials_.loc["network", "difference"])
 
 
 def test_embeddings_are_not_for_trees_and_are_scaled() -> None:
     wide = np.random.default_rng(0).normal(size=(200, 300))
-    assert is_wide(wide)
-    assert not is_wide(TRAIN.X)
-    names = [name for name, _ in logistic(wide=True).steps]
-    assert names == ["standardscaler", "logisticregression"]
-    network = make_candidate("network", wide, 0).estimator
-    assert network.dropout == 0.5
-    assert type(network.encoder).__name__ == "StandardScaler"
+    y, everything = np.arange(200) % 2, np.arange(200)
+    given = FitRows(wide, y, y == 1, y, (0, 1), everything, everything[:0])
+    why = find_hindrances(given)
+    assert set(why) == {"boosting", "blend"}
+    assert set(why.values()) == {"its trees take fewer than 256 columns of numbers, got 300"}
+    names = [name for name, _ in make_candidate("logistic", wide, 0).estimator.steps]
+    assert names == ["simpleimputer", "standardscaler", "logisticregression"]
+
+
+def without_torch(_: str) -> None:
+    raise MissingExtraError("no")
+
+
+def test_what_needs_torch_is_told_where_there_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(candidates, "need", without_torch)
+    model = fitted(AutoDial(random_state=0), GAUSS)
+    assert model.trials_.index.tolist() == list(ORDER_OF_TRYING)
+    assert (
+        model.trials_.loc[["network", "gfb"], "note"].tolist() == ["not tried: it needs torch"] * 2
+    )
+    assert " network: not tried: it needs torch. gfb: not tried: it needs torch." in model.why_
+    assert model.why_.endswith(f" So {model.chosen_} was taken.")
+
+
+def test_the_only_one_that_is_possible_is_not_tried_and_the_others_are_told(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(candidates, "need", without_torch)
+    rng = np.random.default_rng(0)
+    wide, y, groups = rng.normal(size=(400, 256)), np.arange(400) % 2, rng.choice(["a", "b"], 400)
+    model = AutoDial(random_state=0).fit(wide, y, sensitive_features=groups)
+    assert model.chosen_ == "logistic"
+    assert model.trials_.index.tolist() == ["boosting", "blend", "network", "gfb"]
+    assert model.trials_["note"].str.startswith("not tried: it").all()
+    assert model.why_.startswith("It was the only candidate. boosting: not tried: its trees take")
+    model.save(tmp_path / "model")
+    assert fairdial.load(tmp_path / "model").training_["why"] == model.why_
+
+
+def test_one_that_is_left_by_others_that_fail_is_not_said_to_be_left_by_the_time() -> None:
+    never = Trial("gfb", None, 0.0, "not tried: it takes two groups, got 3", possible=False)
+    why = choose([FAILED, Trial("boosting", rows(0.5), 1.0), never])[1]
+    assert why.startswith("boosting is the only one that could be trained, with ")
+
+
+def test_lists_of_rows_are_tried_as_arrays_are() -> None:
+    X, asked = GAUSS.X.to_numpy(), {"sensitive_features": GAUSS.groups}
+    model = AutoDial(candidates=QUICK, random_state=0)
+    array, rows_ = (clone(model).fit(given, GAUSS.y, **asked) for given in (X, X.tolist()))
+    same = ["accuracy", "difference", "error", "note"]
+    pd.testing.assert_frame_equal(array.trials_[same], rows_.trials_[same])
+    assert rows_.logits(X.tolist(), **asked).tolist() == array.logits(X, **asked).tolist()
+    everything = np.arange(9)
+    for wide in (np.zeros((9, 3)), np.zeros((9, 300))):
+        found = [
+            find_hindrances(
+                FitRows(given, everything, everything > 4, everything % 2, (0, 1), everything, [])
+            )
+            for given in (wide, wide.tolist(), tuple(map(tuple, wide)))
+        ]
+        assert found[0] == found[1] == found[2]
+        one, other = (make_candidate("logistic", given, 0) for given in (wide, wide.tolist()))
+        assert repr(one.estimator) == repr(other.estimator)
+
+
+def test_rows_of_different_lengths_are_refused() -> None:
+    ragged = [[0.0, 1.0]] * 1499 + [[1.0]]
+    with pytest.raises(InvalidInputError, match="`X` must be a table, got rows of different"):
+        AutoDial(random_state=0).fit(ragged, GAUSS.y, sensitive_features=GAUSS.groups)
+
+
+def test_trees_take_no_tensors() -> None:
+    torch = pytest.importorskip("torch")
+    everything = np.arange(9)
+    tensor = torch.zeros((9, 3))
+    given = FitRows(tensor, everything, everything > 4, everything % 2, (0, 1), everything, [])
+    told = "its trees take tables and arrays, got Tensor"
+    assert find_hindrances(given) == {"boosting": told, "blend": told}
+
+
+def test_networks_are_the_defaults_whatever_the_rows() -> None:
+    for X in (np.zeros((9, 300)), TRAIN.X):
+        assert repr(make_candidate("network", X, 0).estimator) == repr(Network())
+        assert repr(make_candidate("gfb", X, 0).network) == repr(Network())
 
 
 def test_text_columns_are_categories_whatever_their_type() -> None:
@@ -141,17 +390,452 @@ def test_text_columns_are_categories_whatever_their_type() -> None:
     assert boosting(["o"], 0).steps[-1][1].categorical_features == [0]
 
 
+@pytest.mark.parametrize("name", ["boosting", "blend"])
+def test_nullable_columns_beside_text_are_floats_to_trees(name: str, tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    whole, gone = rng.integers(0, 9, len(GAUSS.y)), rng.random(len(GAUSS.y)) < 0.1
+    plain = GAUSS.X.rename(columns=str).assign(
+        text=rng.choice(["u", "v"], len(whole)),
+        whole=np.where(gone, np.nan, whole),
+        real=np.where(gone, np.nan, whole / 4),
+        truth=np.where(gone, np.nan, whole > 4),
+    )
+    nullable = plain.astype({"whole": "Int64", "real": "Float64", "truth": "boolean"})
+    data = Dataset(plain, GAUSS.y, GAUSS.groups), Dataset(nullable, GAUSS.y, GAUSS.groups)
+    one, other = (fitted(make_candidate(name, rows.X, 0, random_state=0), rows) for rows in data)
+    other.save(tmp_path / "model")
+    asked: dict[str, Any] = {"sensitive_features": GAUSS.groups}
+    expected = one.logits(plain, **asked).tolist()
+    for model in (one, other, fairdial.load(tmp_path / "model")):
+        assert model.logits(nullable, **asked).tolist() == expected
+        assert model.logits(plain, **asked).tolist() == expected
+
+
 @pytest.mark.parametrize(
     ("settings", "told"),
     [
-        ({"candidates": ["boosting", "trees"]}, "`candidates` must be one of"),
-        ({"candidates": "boosting"}, "`candidates` must be"),
+        ({"candidates": ["boosting", "trees"]}, "`candidates` must hold some of .*, got 'trees'"),
+        ({"candidates": ["boosting", 3]}, "`candidates` must hold some of .*, got 3"),
+        ({"candidates": np.array([["gfb"]])}, r"`candidates` must hold some of .*, got \['gfb'\]"),
+        ({"candidates": "boosting"}, "`candidates` must be a list of some of .*, got 'boosting'"),
+        ({"candidates": {"gfb"}}, "`candidates` must be a list of some of .*, got {'gfb'}"),
+        ({"candidates": 3}, "`candidates` must be a list of some of .*, got 3"),
+        ({"candidates": np.array([])}, "`candidates` must hold at least one"),
         ({"candidates": []}, "`candidates` must hold at least one"),
         ({"candidates": ["gfb", "gfb"]}, "`candidates` must be different"),
         ({"budget": 0}, "`budget` must be seconds above 0, got 0"),
+        ({"budget": True}, "`budget` must be seconds above 0, got True"),
+        ({"budget": "60"}, "`budget` must be seconds above 0, got '60'"),
+        ({"budget": float("nan")}, "`budget` must be seconds above 0, got nan"),
+        ({"recalibrate": "line"}, "`recalibrate` must be one of"),
         ({"validation": 1.0}, "`validation`"),
+        ({"min_count": 0}, "`min_count` must be a whole number >= 1, got 0"),
+        ({"min_count": "30", "calibration": None}, "`min_count` must be a whole number >= 1, got"),
     ],
 )
 def test_wrong_settings_are_named(settings: dict[str, Any], told: str) -> None:
     with pytest.raises(InvalidInputError, match=told):
         fitted(clone(MODEL).set_params(**settings))
+
+
+def test_numbers_and_arrays_of_numpy_are_taken() -> None:
+    names = np.array(["boosting", "logistic"])
+    model = fitted(clone(MODEL).set_params(budget=np.int64(60), candidates=names), GAUSS)
+    assert model.trials_.index.tolist() == ["boosting", "logistic"]
+
+
+# ---- candidates that fail ----------------------------------------------------------------------
+
+
+class Breaks(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+    """A classifier that can't be trained."""
+
+    def fit(self, X: Any, y: Any) -> Any:
+        assert len(X) == len(y)
+        raise RuntimeError("no\ttrees \x1b[31mhere" + " and there" * 99)
+
+
+class Interrupted(Breaks):
+    """A classifier that is interrupted."""
+
+    def fit(self, X: Any, y: Any) -> Any:
+        assert len(X) == len(y)
+        raise KeyboardInterrupt
+
+
+def test_a_candidate_that_fails_is_noted_and_the_others_are_compared(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(candidates, "boosting", lambda *_, **__: Breaks())
+    monkeypatch.setattr(candidates, "blend", lambda *_, **__: [Breaks()])
+    model = fitted(clone(MODEL), GAUSS)
+    assert model.chosen_ == "logistic"
+    for name in ("boosting", "blend"):
+        note = model.trials_.loc[name, "note"]
+        assert note.startswith("failed: RuntimeError: no trees [31mhere")
+        assert len(note) <= 230
+        assert f" {name}: failed: RuntimeError." in model.why_
+        assert np.isnan(model.trials_.loc[name, "accuracy"])
+    model.save(tmp_path / "model")
+    assert fairdial.load(tmp_path / "model").training_["why"] == model.why_
+
+
+def test_what_an_error_quotes_is_told_and_not_saved(tmp_path: Path) -> None:
+    rows = np.column_stack([GAUSS.X, np.zeros(len(GAUSS.y))]).astype(object)
+    rows[::100, -1] = [f"patient{i}@clinic.org" for i in range(15)]
+    model = clone(MODEL).fit(rows, GAUSS.y, sensitive_features=GAUSS.groups)
+    assert model.chosen_ == "logistic"
+    for name in ("boosting", "blend"):
+        assert "@clinic.org'" in model.trials_.loc[name, "note"]
+        assert f" {name}: failed: InvalidInputError." in model.why_
+    model.save(tmp_path / "model")
+    files = [path for path in (tmp_path / "model").rglob("*") if path.is_file()]
+    assert {"manifest.json", "MODEL_CARD.md"} <= {path.name for path in files}
+    assert not [path for path in files if b"@clinic" in path.read_bytes()]
+    assert "@clinic" not in str(model.training_) + model.why_
+    for names in (["boosting"], ["boosting", "blend"]):
+        with pytest.raises(InvalidInputError, match="@clinic"):
+            clone(model).set_params(candidates=names).fit(
+                rows, GAUSS.y, sensitive_features=GAUSS.groups
+            )
+
+
+def test_time_goes_on_until_one_candidate_is_trained(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(candidates, "boosting", lambda *_, **__: Breaks())
+    model = AutoDial(candidates=["boosting", "logistic", "blend"], budget=1e-9, random_state=0)
+    fitted(model, GAUSS)
+    assert model.chosen_ == "logistic"
+    assert model.trials_.loc["blend", "note"].startswith("not tried")
+
+
+def test_where_all_fail_the_error_tells_why_and_leaves_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for name in ("boosting", "logistic"):
+        monkeypatch.setattr(candidates, name, lambda *_, **__: Breaks())
+    monkeypatch.setattr(candidates, "blend", lambda *_, **__: [Breaks()])
+    model = clone(MODEL)
+    with pytest.raises(InvalidInputError, match="got none: logistic failed: RuntimeE") as caught:
+        fitted(model, GAUSS)
+    assert isinstance(caught.value.__cause__, RuntimeError)
+    assert not [name for name in vars(model) if name.endswith("_")]
+    monkeypatch.setattr(candidates, "logistic", lambda **_: Interrupted())
+    with pytest.raises(KeyboardInterrupt):
+        fitted(model, GAUSS)
+
+
+class Warns(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+    """A classifier whose training warns, as a network's does."""
+
+    def __init__(self, category: type[Warning]) -> None:
+        self.category = category
+
+    def fit(self, X: Any, y: Any) -> Any:
+        self.classes_ = np.unique(y)
+        assert len(X) == len(y)
+        warnings.warn("so it is", self.category, stacklevel=1)
+        return self
+
+    def decision_function(self, X: Any) -> Any:
+        return np.linspace(-1, 1, len(X))
+
+
+@pytest.mark.parametrize("usual", ["default", "ignore", "error"])
+def test_a_training_that_is_interrupted_ends_all_trials(
+    monkeypatch: pytest.MonkeyPatch, usual: Any
+) -> None:
+    tried = []
+    monkeypatch.setattr(candidates, "boosting", lambda *_, **__: Warns(InterruptedWarning))
+    monkeypatch.setattr(candidates, "logistic", lambda **_: tried.append(1))
+    model = AutoDial(candidates=["boosting", "logistic"], random_state=0)
+    with warnings.catch_warnings():
+        warnings.simplefilter(usual, InterruptedWarning)
+        with pytest.raises(KeyboardInterrupt) as caught:
+            model.fit(GAUSS.X, GAUSS.y, sensitive_features=GAUSS.groups)
+    assert isinstance(caught.value.__cause__, InterruptedWarning)
+    assert not tried
+    assert not [name for name in vars(model) if name.endswith("_")]
+
+
+def test_other_warnings_of_candidates_are_given_as_they_are(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(candidates, "boosting", lambda *_, **__: Warns(TrainingWarning))
+    model = AutoDial(candidates=["logistic", "boosting"], random_state=0)
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        model.fit(GAUSS.X, GAUSS.y, sensitive_features=GAUSS.groups)
+    assert model.chosen_ == "logistic"
+    assert [str(w.message) for w in told if w.category is TrainingWarning] == ["so it is"]
+
+
+def test_interrupting_a_network_ends_all_trials(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("torch")
+
+    class Impatient(Deadline):
+        def on_epoch_end(self, *_: Any) -> bool:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr("fairdial.methods.auto.Deadline", Impatient)
+    with pytest.raises(KeyboardInterrupt) as caught:
+        fitted(AutoDial(candidates=["network", "logistic"], random_state=0), GAUSS)
+    assert isinstance(caught.value.__cause__, InterruptedWarning)
+
+
+class Looks(Warns):
+    """A classifier that looks how many threads BLAS and OpenMP have."""
+
+    seen: ClassVar[list[int]] = []
+    openmp: ClassVar[list[int]] = []
+
+    def fit(self, X: Any, y: Any) -> Any:
+        self.classes_ = np.unique(y)
+        self.seen.extend(threads_of("blas"))
+        self.openmp.extend(threads_of("openmp"))
+        assert len(X) == len(y)
+        return self
+
+
+def threads_of(api: str) -> list[int]:
+    return [lib["num_threads"] for lib in threadpool_info() if lib["user_api"] == api]
+
+
+@pytest.mark.parametrize(("most", "threads"), [(10**6, 1), (1, 2)])
+def test_trees_of_few_rows_are_grown_by_one_thread(
+    monkeypatch: pytest.MonkeyPatch, most: int, threads: int
+) -> None:
+    monkeypatch.setattr(candidates, "boosting", lambda *_, **__: Looks(Warning))
+    monkeypatch.setattr("fairdial.methods.auto.SEVERAL_THREADS", most)
+    monkeypatch.setattr(Looks, "seen", [])
+    monkeypatch.setattr(Looks, "openmp", [])
+    with threadpool_limits(limits=2, user_api="openmp"):
+        for names in (["boosting"], ["boosting", "logistic"]):  # trained at last, and tried
+            fitted(AutoDial(candidates=names, random_state=0), GAUSS)
+        assert set(threads_of("openmp")) == {2}
+    assert set(Looks.openmp) == {threads}
+
+
+def test_candidates_are_tried_with_one_thread_of_blas(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(candidates, "boosting", lambda *_, **__: Looks(Warning))
+    with threadpool_limits(limits=2, user_api="blas"):
+        before = threads_of("blas")
+        fitted(AutoDial(candidates=["boosting", "logistic"], random_state=0), GAUSS)
+        assert threads_of("blas") == before
+    assert Looks.seen == [1] * len(before)
+    assert before
+
+
+def test_an_error_is_one_line() -> None:
+    assert say_error(ValueError("one\ntwo\x07")) == "one two"
+    assert say_error(ValueError("x " * 999)).endswith("x [...]")
+    assert len(say_error(ValueError("x " * 999))) <= 200
+
+
+def test_gfb_that_is_named_needs_two_groups() -> None:
+    three = make_gaussian(900, shares=(0.4, 0.3, 0.3), base_rates=(0.3, 0.5, 0.6),
+                          separations=(1.2, 1.5, 1.3), random_state=0)  # fmt: skip
+    with pytest.raises(InvalidInputError, match=r"`candidates` must not name 'gfb' .*, got 3"):
+        fitted(AutoDial(candidates=["logistic", "gfb"], random_state=0), three)
+
+
+def test_a_deadline_stops_after_the_epoch_in_which_it_passes() -> None:
+    over, open_ = Deadline(0.0), Deadline(float("inf"))
+    assert over.on_epoch_end(3, {}, None)
+    assert over.epoch == 3
+    assert not open_.on_epoch_end(3, {}, None)
+    assert open_.epoch is None
+
+
+# ---- rows that are few, or missing -------------------------------------------------------------
+
+
+def test_wide_tables_may_have_missing_values(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    wide = rng.normal(size=(400, 260))
+    y, groups = wide[:, 0] + rng.normal(size=400) > 0, rng.choice(["a", "b"], 400)
+    wide[rng.random(wide.shape) < 0.1] = np.nan
+    wide[:, 7] = np.nan
+    data = Dataset(pd.DataFrame(wide).rename(columns=str), pd.Series(y.astype(int)), groups)
+    alone = fitted(AutoDial(candidates=["logistic"], min_count=5, random_state=0), data)
+    assert alone.score(data.X, data.y, sensitive_features=groups, tolerance=1.0) > 0.6
+    alone.save(tmp_path / "model")
+    again = fairdial.load(tmp_path / "model")
+    asked: dict[str, Any] = {"sensitive_features": groups, "tolerance": 0.1}
+    assert again.predict(data.X, **asked).tolist() == alone.predict(data.X, **asked).tolist()
+
+
+@pytest.mark.parametrize(
+    ("criterion", "few", "told"),
+    [
+        ("demographic_parity", None, r"none of 'rare' \(it has 1 among"),
+        ("equal_opportunity", 1, r"\(label 1\), got none of 'rare' \(it has 1 among"),
+        ("predictive_equality", 0, r"\(label 0\), got none of 'rare' \(it has 1 among"),
+    ],
+)
+def test_groups_that_are_too_small_to_compare_on_are_named(
+    criterion: str, few: int | None, told: str
+) -> None:
+    y = np.array(GAUSS.y)
+    groups = np.full(len(y), "usual", object)
+    groups[: 1 if few is None else 40] = "rare"
+    if few is not None:
+        y[:40] = 1 - few
+        y[0] = few
+    model = AutoDial(candidates=QUICK, criterion=criterion, calibration=None, random_state=0)
+    with pytest.raises(InvalidInputError, match=f"`validation` must hold rows .*{told}"):
+        fitted(model, Dataset(GAUSS.X, pd.Series(y), groups))
+
+
+@pytest.mark.parametrize(
+    "criterion", ["demographic_parity", "equal_opportunity", "predictive_equality"]
+)
+def test_groups_that_are_too_small_for_the_dial_are_named_before_anything_is_trained(
+    criterion: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    groups = np.full(len(GAUSS.y), "usual", object)
+    groups[:100] = "rare"
+    data = Dataset(GAUSS.X, GAUSS.y, groups)
+    asked: dict[str, Any] = {"criterion": criterion, "random_state": 0}
+    model = fitted(AutoDial(candidates=["logistic", "boosting"], min_count=1, **asked), data)
+    least = int(model.frontier_.counted[0])
+    assert fitted(clone(model).set_params(min_count=least), data).frontier_.counted[0] == least
+    told = f"rows that count for {criterion}, got fewer in 'rare' ({least})"
+    monkeypatch.setattr("fairdial.methods.auto.make_candidate", None)
+    for early in (clone(model), FairBayes(Breaks(), **asked)):  # neither trains
+        with pytest.raises(SmallGroupError, match=re.escape(told)):
+            fitted(early.set_params(min_count=least + 1), data)
+
+
+class Itself:
+    """Rows that are their own logits."""
+
+    def logits(self, X: Any, groups: Any) -> Any:
+        assert len(X) == len(groups)
+        return X
+
+
+def shifted(size: int = 600) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Scores that select everybody without lines, groups, labels."""
+    rng = np.random.default_rng(0)
+    codes, positive = rng.integers(0, 2, size), rng.random(size) < 0.4
+    return positive + rng.normal(size=size) + 5.0, codes, positive
+
+
+def test_candidates_are_compared_with_the_lines_that_the_chosen_one_will_have() -> None:
+    asked: dict[str, Any] = {"candidates": ["logistic", "boosting"], "random_state": 0}
+    plain, lines = (fitted(AutoDial(recalibrate=r, **asked), GAUSS) for r in (None, "group"))
+    assert plain.trials_["accuracy"].tolist() != lines.trials_["accuracy"].tolist()
+    scores, codes, positive = shifted()
+    everything = np.arange(len(codes))
+    rows = FitRows(scores, positive, positive, codes, (0, 1), everything, everything[:0])
+    right = AutoDial(recalibrate="group")._delivered(Itself(), rows, everything)
+    frontier = sweep(PlattMap.fit(scores, codes, positive, (0, 1))(scores, codes), codes, positive)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FairdialWarning)  # tolerance 0 isn't reached
+        accuracy = frontier.at(TOLERANCES).accuracy
+    expected = np.where(frontier.gap.min() <= TOLERANCES, accuracy, 1 - positive.mean())
+    assert right.mean() == pytest.approx(np.mean(expected), abs=1e-12)
+
+
+@pytest.mark.parametrize("share", [0.3, 0.7])
+def test_a_tolerance_that_is_not_reached_is_credited_as_the_more_frequent_label(
+    share: float,
+) -> None:
+    codes = np.repeat([0, 1], [100, 99])
+    positive = np.random.default_rng(0).random(199) < share
+    scores = np.where(positive, 1.0, -1.0) * (1 + np.arange(199) / 199)  # all rows are told apart
+    frontier = sweep(scores, codes, positive)
+    reached = frontier.gap.min() <= TOLERANCES
+    assert reached.any()
+    everything = np.arange(199)
+    rows = FitRows(scores, positive, positive, codes, (0, 1), everything, everything[:0])
+    right = AutoDial()._delivered(Itself(), rows, everything)
+    usual = max(positive.mean(), 1 - positive.mean())
+    kept = frontier.at(TOLERANCES[reached]).accuracy
+    assert right.mean() == pytest.approx((np.sum(kept) + (~reached).sum() * usual) / 21, abs=1e-12)
+    assert not reached[0]
+
+
+# ---- what is kept ------------------------------------------------------------------------------
+
+
+def test_nothing_of_a_former_choice_remains() -> None:
+    pytest.importorskip("torch")
+    model = AutoDial(candidates=["network"], random_state=0)
+    fitted(model, GAUSS)
+    assert {"net_", "encoder_", "history_", "best_epoch_", "validation_rows_"} <= set(vars(model))
+    fitted(model.set_params(candidates=["logistic", "boosting"]), GAUSS)
+    fresh = fitted(clone(model), GAUSS)
+    assert set(vars(model)) == set(vars(fresh))
+    assert model.trials_["accuracy"].tolist() == fresh.trials_["accuracy"].tolist()
+
+
+def test_the_chosen_estimator_has_the_dial_as_it_is() -> None:
+    model = fitted(AutoDial(candidates=["logistic"], random_state=0))
+    before, other = model.model_.frontier_, pickle.loads(pickle.dumps(model))
+    copied = clone(model)
+    copied.__dict__.update(vars(model))
+    model.calibrate(TEST.X, TEST.y, sensitive_features=TEST.groups)
+    assert model.model_.frontier_ is model.frontier_ is not before
+    assert copied.model_.frontier_ is copied.frontier_ is before  # shares the estimator only
+    assert np.array_equal(other.model_.frontier_.gap, before.gap)
+
+
+def test_the_dial_of_parquet_files_reaches_the_chosen_estimator(tmp_path: Path) -> None:
+    model = fitted(AutoDial(candidates=["logistic"], random_state=0))
+    scores = model.logits(TEST.X, sensitive_features=TEST.groups)
+    told = pd.DataFrame({"score": scores, "group": np.asarray(TEST.groups)})
+    told.to_parquet(tmp_path / "rows.parquet")
+    model.calibrate_parquet(tmp_path / "rows.parquet")
+    assert model.model_.frontier_ is model.frontier_
+    assert model.frontier_.rows.sum() == len(TEST)
+
+
+def test_a_pickled_one_decides_alike_and_is_saved_alike(tmp_path: Path) -> None:
+    again = pickle.loads(pickle.dumps(MODEL))
+    asked: dict[str, Any] = {"sensitive_features": TEST.groups, "tolerance": 0.03}
+    assert again.predict(TEST.X, **asked).tolist() == MODEL.predict(TEST.X, **asked).tolist()
+    assert (again.chosen_, again.why_) == (MODEL.chosen_, MODEL.why_)
+    again.training_["asked"] = "auto"
+    again.save(tmp_path / "model")
+    assert fairdial.load(tmp_path / "model").training_ == again.training_
+
+
+def test_the_same_seed_chooses_alike() -> None:
+    one, other = (fitted(AutoDial(candidates=QUICK, random_state=3), GAUSS) for _ in range(2))
+    assert one.chosen_ == other.chosen_
+    same = ["accuracy", "difference", "error"]
+    pd.testing.assert_frame_equal(one.trials_[same], other.trials_[same])
+    assert np.array_equal(one.frontier_.gap, other.frontier_.gap)
+
+
+def test_what_was_chosen_and_why_is_saved_and_told(tmp_path: Path) -> None:
+    model = fitted(clone(MODEL), GAUSS)
+    model.save(tmp_path / "model")
+    told = json.loads((tmp_path / "model" / "manifest.json").read_bytes())["training"]
+    assert (told["chosen"], told["why"]) == (model.chosen_, model.why_)
+    card = (tmp_path / "model" / "MODEL_CARD.md").read_text()
+    assert f"AutoDial took `'{model.chosen_}'`. {model.why_}" in card
+    again = fairdial.load(tmp_path / "model")
+    assert again.training_ == model.training_ == model.model_.training_
+    again.fit(GAUSS.X, GAUSS.y, sensitive_features=GAUSS.groups)
+    assert "chosen" not in again.training_
+
+
+@pytest.mark.parametrize(
+    "forged",
+    [
+        {"chosen": "blend"},
+        {"why": "so"},
+        {"chosen": 3, "why": "so"},
+        {"chosen": "blend", "why": None},
+        {"chosen": "blend", "why": "so\x1b[2J"},
+        {"chosen": "blend\n", "why": "so"},
+        {"chosen": "blend", "why": "so", "more": 1},
+    ],
+)
+def test_a_choice_that_was_forged_is_refused(forged: dict[str, Any]) -> None:
+    told = {"rows": 9, "ended": "now", "asked": None}
+    assert training_from_data(told) == told
+    with pytest.raises(ValueError, match="something else than what"):
+        training_from_data(told | forged)

@@ -85,8 +85,8 @@ def promise(frontier: Any, wish: float) -> list[str]:
         told, least = str(error), error.smallest_tolerance
     else:
         return [f"at most {point.certified_gap:.4f}", f"{point.accuracy:.4f}"]
-    rows = re.search(r"about ([\d,]+) rows", told)
-    more = f"about {rows[1]} rows would do" if rows else "no number of rows would do"
+    rows = re.search(r"about ([\d,]+) calibration rows", told)
+    more = f"{f'about {rows[1]}' if rows else 'no number of'} calibration rows would do"
     can = "none can" if least is None else f"{least:.4f} can"
     return [f"can't be promised ({can}); {more}", ""]
 
@@ -119,8 +119,12 @@ def test_the_training_is_told() -> None:
     told = f"Its scorer was trained on {model.training_['rows']:,} rows; training ended {ended}"
     assert f"{told} (UTC)." in card
     assert "by a pipeline of `StandardScaler`, `LogisticRegression`, and" in card
+    assert "AutoDial" not in card
     model.training_["asked"] = "logistic"
     assert "Its scorer (`--method logistic`) was trained" in model_card(model)
+    model.training_ |= {"chosen": "logistic", "why": "gfb: failed: <class 'X'> & others."}
+    told = "AutoDial took `'logistic'`. gfb: failed: &lt;class 'X'&gt; &amp; others."
+    assert told in model_card(model)
 
 
 def test_training_elsewhere_is_not_told() -> None:

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import inspect
 import pickle
+import re
 import warnings
 from typing import Any
 
@@ -10,23 +12,29 @@ import pytest
 import sklearn
 from scipy import sparse
 from scipy.special import expit
+from scipy.stats import norm
 from sklearn.base import clone
-from sklearn.ensemble import HistGradientBoostingClassifier
+from sklearn.compose import make_column_transformer
+from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
 from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LogisticRegression, RidgeClassifier
 from sklearn.model_selection import GridSearchCV, cross_val_score, cross_validate
 from sklearn.naive_bayes import GaussianNB
+from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import OneHotEncoder, StandardScaler
+from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from fairdial import (
+    GFB,
+    YOTO,
     BiasedScoresWarning,
     CannotCertifyError,
     FairBayes,
     FairdialWarning,
     InfeasibleToleranceWarning,
     InvalidInputError,
+    SeenRowsWarning,
     SmallGroupError,
     UnknownGroupError,
     make_group_scorer,
@@ -71,7 +79,7 @@ def test_scikit_learns_own_checks_pass(estimator: Any, check: Any) -> None:
 @pytest.mark.parametrize("tolerance", [0.02, 0.1, 0.2])
 def test_the_tolerance_holds_on_the_calibration_rows(criterion: str, tolerance: float) -> None:
     dial = FairBayes(LogisticRegression().fit(TRAIN.X, TRAIN.y), criterion=criterion, prefit=True)
-    dial.fit(TEST.X, TEST.y, sensitive_features=TEST.groups)
+    dial.calibrate(TEST.X, TEST.y, sensitive_features=TEST.groups)
     decisions = dial.predict(TEST.X, sensitive_features=TEST.groups, tolerance=tolerance)
     point = dial.frontier_.at(tolerance)
     counted = gap(TEST.y, decisions, sensitive_features=TEST.groups, criterion=criterion)
@@ -170,7 +178,7 @@ def test_decisions_with_confidence_are_those_of_the_certified_point() -> None:
 def test_the_dial_equals_a_sweep_of_precomputed_scores() -> None:
     model = LogisticRegression().fit(TRAIN.X, TRAIN.y)
     dial = FairBayes(model, prefit=True, predict_method="decision_function", tolerance=0.07)
-    dial.fit(TEST.X, TEST.y, sensitive_features=TEST.groups)
+    dial.calibrate(TEST.X, TEST.y, sensitive_features=TEST.groups)
     logits = model.decision_function(TEST.X)
     frontier = sweep(logits, TEST.groups, TEST.y)
     assert np.array_equal(
@@ -271,7 +279,7 @@ def test_a_plain_object_with_scores_is_enough_for_prefit() -> None:
             return X["x"].to_numpy() * 2.0
 
     dial = FairBayes(Scores(), prefit=True, tolerance=0.1)
-    dial.fit(TEST.X, TEST.y, sensitive_features=TEST.groups)
+    dial.calibrate(TEST.X, TEST.y, sensitive_features=TEST.groups)
     assert dial.predict(TEST.X, sensitive_features=TEST.groups).mean() > 0
 
 
@@ -296,8 +304,8 @@ def test_biased_scores_are_noticed_and_recalibration_repairs_them() -> None:
     X_new, y_new, groups_new = biased_rows(20_000, 1)
     dial = FairBayes(Biased(), prefit=True, tolerance=0.1)
     with pytest.warns(BiasedScoresWarning, match="recalibrate='group'"):
-        plain = clone_prefit(dial).fit(X, y, sensitive_features=groups)
-    mended = clone_prefit(dial, recalibrate="group").fit(X, y, sensitive_features=groups)
+        plain = clone_prefit(dial).calibrate(X, y, sensitive_features=groups)
+    mended = clone_prefit(dial, recalibrate="group").calibrate(X, y, sensitive_features=groups)
     better = mended.score(X_new, y_new, sensitive_features=groups_new)
     assert better > plain.score(X_new, y_new, sensitive_features=groups_new) + 0.005
     assert mended.frontier_.at(0.1).gap <= 0.1
@@ -313,7 +321,7 @@ def test_recalibration_without_labels_keeps_the_lines_found_before() -> None:
     dial = FairBayes(Biased(), prefit=True, recalibrate="group", tolerance=0.1)
     with pytest.raises(InvalidInputError, match="needs labels once"):
         dial.calibrate(X, sensitive_features=groups)
-    dial.fit(X, y, sensitive_features=groups)
+    dial.calibrate(X, y, sensitive_features=groups)
     lines = dial.platt_
     dial.calibrate(X, sensitive_features=groups)
     assert np.array_equal(dial.platt_.slope, lines.slope)
@@ -351,8 +359,9 @@ def test_the_sensitive_column_gives_the_groups_and_is_not_a_feature() -> None:
     array = np.column_stack([TRAIN.X.to_numpy(), TRAIN.groups == "group 1"])
     by_place.fit(array, TRAIN.y)
     assert by_place.frontier_.groups == (0.0, 1.0)
-    with pytest.raises(InvalidInputError, match="`sensitive_column` must be among the columns"):
-        clone(dial).set_params(sensitive_column="sex").fit(frame, TRAIN.y)
+    for given, told in (("sex", r"got \['sex'\]\.$"), ("Group", r"Did you mean 'group'\?$")):
+        with pytest.raises(InvalidInputError, match=f"must be among the columns .*{told}"):
+            clone(dial).set_params(sensitive_column=given).fit(frame, TRAIN.y)
     with pytest.raises(InvalidInputError, match="must be left out"):
         dial.predict(new, sensitive_features=TEST.groups)
 
@@ -433,7 +442,7 @@ SMALL = np.where(np.arange(len(TRAIN)) < 20, "tiny", TRAIN.groups)
     ("params", "rows", "message"),
     [
         ({}, {"y": ONE_CLASS}, "`y` must hold two classes, got one class only"),
-        ({}, {"y": np.arange(len(TRAIN)) % 3}, "`y` must hold two classes, got 3"),
+        ({}, {"y": np.arange(len(TRAIN)) % 3}, "`y` must hold two classes, got 3: 0, 1, 2. Only"),
         ({}, {"y": TRAIN.y[:-1]}, "`X` and `y` must describe the same rows"),
         ({}, {"groups": TRAIN.groups[:-1]}, "`X` and `sensitive_features` must describe"),
         ({}, {"groups": SMALL}, "at least min_count=30 .* got fewer in 'tiny'"),
@@ -486,6 +495,47 @@ def test_predict_refuses_with_a_message_that_names_the_argument(
     dial = fitted()
     with pytest.raises(error, match=message):
         dial.predict(TEST.X, **({"sensitive_features": TEST.groups} | options))
+
+
+JOBS = pd.DataFrame(
+    {"x": TRAIN.logits, "job": np.where(np.arange(len(TRAIN)) % 3, "cook", "master")}
+)
+
+
+@pytest.mark.parametrize(
+    ("X", "columns"),
+    [
+        (JOBS, "'job'"),
+        (JOBS.assign(town="x"), "'job', 'town'"),
+        (JOBS.assign(town=pd.Categorical(["x"] * len(JOBS))), "'job'"),  # boosting takes that
+        (JOBS.to_numpy(), "1"),
+    ],
+)
+@pytest.mark.parametrize("options", [{}, {"per_group": True}, {"cv": 2}])
+def test_columns_of_text_are_named_with_the_remedies(
+    X: Any, columns: str, options: dict[str, Any]
+) -> None:
+    model = FairBayes(HistGradientBoostingClassifier(max_iter=2), random_state=0, **options)
+    with pytest.raises(InvalidInputError) as caught:
+        model.fit(X, TRAIN.y, sensitive_features=TRAIN.groups)
+    told = str(caught.value)
+    assert f"HistGradientBoostingClassifier can read, got text in the columns {columns} (" in told
+    assert "OneHotEncoder" in told
+    assert "'category')) with categorical_features='from_dtype'" in told
+    assert str(caught.value.__cause__).startswith("could not convert string to float: ")
+
+
+def test_categories_are_named_where_there_is_no_other_text() -> None:
+    model = FairBayes(LogisticRegression(), random_state=0)
+    with pytest.raises(InvalidInputError, match="got text in the columns 'job' "):
+        model.fit(JOBS.astype({"job": "category"}), TRAIN.y, sensitive_features=TRAIN.groups)
+
+
+def test_other_errors_of_an_estimator_are_left_alone() -> None:
+    model = FairBayes(LogisticRegression(C=-1.0), random_state=0)
+    with pytest.raises(ValueError, match="'C' parameter") as caught:
+        model.fit(TRAIN.X, TRAIN.y, sensitive_features=TRAIN.groups)
+    assert not isinstance(caught.value, InvalidInputError)
 
 
 def test_an_unfitted_dial_says_so() -> None:
@@ -553,7 +603,7 @@ def test_lines_belong_to_their_groups_whatever_groups_come_later() -> None:
     y = (rng.random(9000) < expit(z)).astype(int)
     X = pd.DataFrame({"z": z + shift, "high": 0})
     dial = FairBayes(Biased(), prefit=True, recalibrate="group", tolerance=0.1)
-    dial.fit(X, y, sensitive_features=groups)
+    dial.calibrate(X, y, sensitive_features=groups)
     lines = dict(zip(dial.platt_.names, dial.platt_.intercept, strict=True))
     some = groups != "a"
     dial.calibrate(X[some], sensitive_features=groups[some])
@@ -583,7 +633,7 @@ def test_a_bias_in_either_direction_is_noticed(offset: tuple[float, float]) -> N
 
     X, y, groups = biased_rows(10_000, 2)
     with pytest.warns(BiasedScoresWarning, match="recalibrate='group'"):
-        FairBayes(Shifted(), prefit=True).fit(X, y, sensitive_features=groups)
+        FairBayes(Shifted(), prefit=True).calibrate(X, y, sensitive_features=groups)
 
 
 def test_calibrated_scores_give_no_warning() -> None:
@@ -597,7 +647,98 @@ def test_calibrated_scores_give_no_warning() -> None:
         warnings.simplefilter("error")
         for seed in range(20):
             X, y, groups = biased_rows(3000, seed)
-            FairBayes(Right(), prefit=True).fit(X, y, sensitive_features=groups)
+            FairBayes(Right(), prefit=True).calibrate(X, y, sensitive_features=groups)
+
+
+# ---- rows that the classifier has seen ---------------------------------------------------------
+
+
+SEEN = "separate the labels .* almost perfectly .* has the classifier seen these rows"
+NEIGHBOUR = KNeighborsClassifier(1)
+
+
+@pytest.mark.parametrize("model", [RandomForestClassifier(50, random_state=0), NEIGHBOUR])
+@pytest.mark.parametrize("recalibrate", [None, "group"])
+def test_memorised_rows_are_noticed_and_rows_not_seen_are_not(
+    model: Any, recalibrate: str | None
+) -> None:
+    model = clone(model).fit(TRAIN.X, TRAIN.y)
+    dial = FairBayes(model, prefit=True, recalibrate=recalibrate)
+    with warnings.catch_warnings(record=True) as given:
+        warnings.simplefilter("always", SeenRowsWarning)
+        dial.calibrate(TRAIN.X, TRAIN.y, sensitive_features=TRAIN.groups)
+        assert [type(told.message) for told in given] == [SeenRowsWarning]
+        assert re.search(SEEN, str(given[0].message))
+        dial.calibrate(TEST.X, TEST.y, sensitive_features=TEST.groups)
+        dial.calibrate(TRAIN.X, sensitive_features=TRAIN.groups)  # no labels, no sign
+        assert len(given) == 1
+
+
+def test_a_label_among_the_features_is_noticed_when_fitting() -> None:
+    leaking = TRAIN.X.assign(verdict=TRAIN.y)
+    for model in (FairBayes(LogisticRegression()), FairBayes(LogisticRegression(), cv=3)):
+        with pytest.warns(SeenRowsWarning, match="does `X` hold the label"):
+            model.fit(leaking, TRAIN.y, sensitive_features=TRAIN.groups)
+
+
+@pytest.mark.parametrize("accuracy", [0.9, 0.97])
+def test_strong_scores_of_rows_not_seen_give_no_warning(accuracy: float) -> None:
+    rng = np.random.default_rng(0)
+    y, groups = rng.integers(0, 2, (2, 20_000))
+    z = norm.ppf(accuracy) * (2 * y - 1) + rng.normal(size=len(y))
+    dial = FairBayes(Scored(), prefit=True)
+    dial.calibrate(pd.DataFrame({"z": 2 * norm.ppf(accuracy) * z}), y, sensitive_features=groups)
+
+
+def test_a_few_rows_are_no_sign() -> None:
+    y, groups = np.repeat([[0, 1]], 90, axis=0).reshape(-1), np.repeat(["a", "b"], 90)
+    rows = pd.DataFrame({"z": 2.0 * y - 1.0})
+    FairBayes(Scored(), prefit=True).calibrate(rows, y, sensitive_features=groups)
+    rows, y, groups = pd.concat([rows] * 2), np.tile(y, 2), np.tile(groups, 2)
+    with pytest.warns(SeenRowsWarning, match=SEEN):
+        FairBayes(Scored(), prefit=True).calibrate(rows, y, sensitive_features=groups)
+
+
+class Scored:
+    """Scores that stand in a column."""
+
+    classes_ = np.array([0, 1])
+
+    def decision_function(self, X: Any) -> Any:
+        return X["z"].to_numpy()
+
+
+def test_fit_says_that_a_fitted_model_is_calibrated_on_all_rows() -> None:
+    model = LogisticRegression().fit(TRAIN.X, TRAIN.y)
+    dial = FairBayes(model, prefit=True)
+    with pytest.warns(SeenRowsWarning, match="holds no rows out: .* Call `calibrate` instead"):
+        dial.fit(TEST.X, TEST.y, sensitive_features=TEST.groups)
+    assert dial.frontier_.rows.sum() == len(TEST)
+
+
+def test_groups_by_position_are_told_their_name() -> None:
+    dial = FairBayes(LogisticRegression(), random_state=0)
+    told = r"`{}` takes {} by position, got 1 more: give groups by name, {}\({}, sensitive_f"
+    with pytest.raises(TypeError, match=told.format("fit", "X and y", "fit", "X, y")):
+        dial.fit(TRAIN.X, TRAIN.y, TRAIN.groups)  # type: ignore[misc]
+    dial.fit(TRAIN.X, TRAIN.y, sensitive_features=TRAIN.groups)
+    with pytest.raises(TypeError, match=told.format("calibrate", "X and y", "calibrate", "X, y")):
+        dial.calibrate(TEST.X, TEST.y, TEST.groups)  # type: ignore[misc]
+    with pytest.raises(TypeError, match=told.format("predict", "X", "predict", "X")):
+        dial.predict(TEST.X, TEST.groups)  # type: ignore[misc]
+    assert [*inspect.signature(dial.fit).parameters] == ["X", "y", "sensitive_features"]
+
+
+@pytest.mark.parametrize("kind", [FairBayes, GFB, YOTO])
+def test_what_there_is_instead_of_probabilities_is_said(kind: Any) -> None:
+    model = kind()
+    assert not hasattr(model, "predict_proba")
+    scores = "" if kind is YOTO else ", `logits` their scores"
+    with pytest.raises(AttributeError, match=f"`predict\\(X, tolerance=.* the border{scores}$"):
+        model.predict_proba(TEST.X)
+    with pytest.raises(AttributeError, match=f"^'{kind.__name__}' object has no attribute 'nets'$"):
+        model.nets  # noqa: B018
+    assert clone(pickle.loads(pickle.dumps(model))).tolerance == model.tolerance
 
 
 def test_forgotten_groups_are_said() -> None:
@@ -656,15 +797,51 @@ def test_the_positive_label_can_be_named() -> None:
     )
     fitted_model = LogisticRegression().fit(TRAIN.X, words)
     prefit = FairBayes(fitted_model, prefit=True, pos_label="approve", tolerance=1.0)
-    prefit.fit(TRAIN.X, words, sensitive_features=TRAIN.groups)
+    prefit.calibrate(TRAIN.X, words, sensitive_features=TRAIN.groups)
     decisions = prefit.predict(TEST.X, sensitive_features=TEST.groups)
     assert np.array_equal(decisions, fitted_model.predict(TEST.X))
     for wrong in (
         FairBayes(LogisticRegression(), pos_label="grant"),
         FairBayes(fitted_model, prefit=True, pos_label="grant"),
     ):
-        with pytest.raises(InvalidInputError, match="`pos_label` must be one of"):
+        with pytest.raises(InvalidInputError, match=r"`pos_label` must be one of .* got 'grant'.$"):
             wrong.fit(TRAIN.X, words, sensitive_features=TRAIN.groups)
+        with pytest.raises(InvalidInputError, match=r"got 'Approve'. Did you mean 'approve'\?$"):
+            wrong.set_params(pos_label="Approve").fit(TRAIN.X, words)
+
+
+def test_an_estimator_that_needs_the_sensitive_column_is_told_of_sensitive_features() -> None:
+    frame = TRAIN.X.assign(group=TRAIN.groups)
+    columns = make_column_transformer((OneHotEncoder(), ["group"]), remainder="passthrough")
+    by_transformer = make_pipeline(columns, LogisticRegression())
+    by_key = make_pipeline(
+        FunctionTransformer(lambda X: X.assign(group=X["group"] == "group 1")), LogisticRegression()
+    )
+    for pipeline in (by_transformer, by_key):
+        told = r"`sensitive_column` must be .*, got 'group': .*\. Give the groups by `sensitive_fea"
+        with pytest.raises(InvalidInputError, match=told) as caught:
+            FairBayes(pipeline, sensitive_column="group").fit(frame, TRAIN.y)
+        assert "'group'" in str(caught.value.__cause__)
+        ready = FairBayes(
+            clone(pipeline).fit(frame, TRAIN.y), prefit=True, sensitive_column="group"
+        )
+        with pytest.raises(InvalidInputError, match=told):
+            ready.calibrate(frame, TRAIN.y)
+        dial = FairBayes(pipeline, random_state=0)
+        dial.fit(frame, TRAIN.y, sensitive_features=frame["group"])
+        assert dial.frontier_.groups == ("group 0", "group 1")
+    dial = FairBayes(LogisticRegression(), sensitive_column="group")
+    with pytest.raises(ValueError, match="could not convert string to float") as other:
+        dial.fit(frame.assign(word="text"), TRAIN.y)
+    assert "sensitive_column" not in str(other.value)
+
+
+@pytest.mark.parametrize("wrong", ["logistic", object()])
+def test_what_cannot_be_trained_is_refused_by_its_name(wrong: Any) -> None:
+    got = type(wrong).__name__
+    for estimator in (wrong, [GaussianNB(), wrong]):
+        with pytest.raises(InvalidInputError, match=f"`estimator` must be .*, got {got}.$"):
+            fitted(estimator=estimator)
 
 
 @pytest.mark.parametrize("params", [{}, {"per_group": True}, {"recalibrate": "group"}, {"cv": 3}])

@@ -549,6 +549,7 @@ def test_the_papers_settings_make_an_estimator(method: str, kind: Any, dataset: 
     model = kind(**paper_settings(method, dataset))
     assert model.network.epochs == 100
     assert model.network.patience == 10
+    assert model.network.dropout == 0.0  # whatever the rows
     if method == "yoto":
         assert model.film == ((64, 2) if dataset in ("adult", "compas") else (256, 4))
     else:

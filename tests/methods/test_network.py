@@ -5,6 +5,7 @@ import pickle
 import subprocess
 import sys
 import warnings
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -24,8 +25,10 @@ from fairdial import (
     FairdialWarning,
     InvalidInputError,
     Network,
+    load,
 )
 from fairdial.datasets import GaussianLaw, load_compas, make_gaussian
+from fairdial.methods.network import part_seed
 from fairdial.metrics import gap
 
 LAW = GaussianLaw()
@@ -176,6 +179,14 @@ def test_a_users_trunk_may_be_a_module_or_a_function() -> None:
 
 
 # ---- decisions ---------------------------------------------------------------------------------
+
+
+def test_a_module_of_torchs_is_to_be_wrapped() -> None:
+    module = nn.Sequential(nn.Linear(2, 4))
+    wrapped = r"got Sequential, .* wrap it: FairBayes\(Network\(trunk=\.\.\.\)\)"
+    for estimator in (module, [LogisticRegression(), module]):
+        with pytest.raises(InvalidInputError, match=wrapped):
+            FairBayes(estimator).fit(np.eye(4), [0, 1, 0, 1], sensitive_features=[0, 0, 1, 1])
 
 
 def test_a_row_alone_has_the_score_that_it_has_among_others() -> None:
@@ -377,6 +388,10 @@ def test_weight_decay_means_the_same_to_every_method(decay: float) -> None:
         ("weight_decay", -1.0),
         ("dropout", 1.0),
         ("dropout", -0.1),
+        ("dropout", True),
+        ("dropout", None),
+        ("dropout", "lots"),
+        ("dropout", float("nan")),
         ("average", -1.0),
         ("average", 0.0),
         ("average", "long"),
@@ -403,6 +418,13 @@ def test_numbers_of_numpy_are_numbers(name: str, value: Any) -> None:
     fitted(plain(**{name: value}))
 
 
+@pytest.mark.parametrize("value", ["lots", 1.0, -1, True])
+def test_what_dropout_may_be_is_told(value: Any) -> None:
+    told = rf"`dropout` must be 'auto', or at least 0 and below 1, got {value!r}\."
+    with pytest.raises(InvalidInputError, match=told):
+        Network(dropout=value).check()
+
+
 def test_a_shared_net_has_no_trunk_of_your_own() -> None:
     with pytest.raises(InvalidInputError, match="`shared`"):
         fitted(plain(shared=True, trunk=nn.Linear(1, 3)))
@@ -427,6 +449,11 @@ def test_several_estimators_are_trained_as_each_alone_and_their_logits_averaged(
     assert np.array_equal(both.logits(DATA.X, **asked), np.mean(each, axis=0))
     assert np.array_equal(both.frontier_.rows, alone[0].frontier_.rows)
     assert isinstance(both.estimator_[0], LogisticRegression)
+
+
+def test_bfloat16_is_for_a_trunk_of_your_own() -> None:
+    with pytest.raises(InvalidInputError, match="`precision` must be 'float32' without a `trunk`"):
+        fitted(plain(precision="bfloat16"))
 
 
 @pytest.mark.parametrize("seen", ["trunk", "head", "none"])
@@ -458,6 +485,49 @@ def test_validation_rows_can_be_named() -> None:
     assert set(part.validation_rows_.tolist()) < set(np.flatnonzero(mask).tolist())
     with pytest.raises(InvalidInputError, match="`validation` must be a share, or true or false"):
         fitted(FairBayes(quick(validation=mask[:5]), random_state=0))
+
+
+@pytest.mark.parametrize(
+    ("named", "told"),
+    [
+        (lambda of_one: np.zeros_like(of_one), "name rows of every group, got none of .*, "),
+        (lambda of_one: np.ones_like(of_one), "leave training rows of every group, got none of"),
+        (lambda of_one: of_one & (np.arange(len(of_one)) % 5 == 0), "name rows of every group"),
+        (lambda of_one: ~of_one | (np.arange(len(of_one)) % 5 == 0), "leave training rows of ev"),
+    ],
+)
+@pytest.mark.parametrize("calibration", [None, 0.2])
+def test_named_validation_rows_are_some_of_every_group_and_not_all(
+    named: Any, told: str, calibration: float | None
+) -> None:
+    one, other = sorted(map(str, set(DATA.groups)))
+    mask = named(np.asarray(DATA.groups == one))
+    model = FairBayes(quick(validation=mask), calibration=calibration, random_state=0)
+    with pytest.raises(InvalidInputError, match=f"`validation` must {told}") as caught:
+        fitted(model)
+    assert repr(other) in str(caught.value)
+    assert (repr(one) in str(caught.value)) == (mask.all() or not mask.any())
+
+
+def test_equal_networks_of_a_list_differ_and_the_first_is_the_one_alone(tmp_path: Path) -> None:
+    network = quick(checkpoint=tmp_path / "kept")
+    two = fitted(FairBayes([network, clone(network)], random_state=0, min_count=5))
+    alone = fitted(plain())
+    first, second = (part.logits(DATA.X, np.zeros(len(DATA), int)) for part in two.estimator_)
+    assert np.array_equal(first, alone.scorer_.logits(DATA.X, np.zeros(len(DATA), int)))
+    assert np.abs(first - second).max() > 0.01
+    asked = {"sensitive_features": DATA.groups}
+    again = [fitted(clone(two)), fitted(clone(two).set_params(estimator=[quick(), quick()]))]
+    two.save(tmp_path / "model")
+    for other in (*again, load(tmp_path / "model")):
+        assert np.array_equal(two.logits(DATA.X, **asked), other.logits(DATA.X, **asked))
+
+
+def test_seeds_of_parts_are_all_different() -> None:
+    seeds = {part_seed(seed, part) for seed in range(40) for part in range(40)}
+    assert len(seeds) == 1600
+    assert all(0 <= seed < 2**31 for seed in seeds)
+    assert [part_seed(seed, 0) for seed in (0, 7)] == [0, 7]
 
 
 def test_the_rows_that_early_stopping_looks_at_are_told() -> None:
@@ -528,7 +598,7 @@ for model in (GFB(network=network), FairBayes(network)):
     try:
         model.fit(data.X, data.y, sensitive_features=data.groups)
     except MissingExtraError as error:
-        assert "fairdial[torch]" in str(error), error
+        assert "pip install '.[torch]' -c constraints.txt" in str(error), error
     else:
         raise SystemExit("fitted without it")
 """

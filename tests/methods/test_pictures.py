@@ -9,7 +9,7 @@ torch = pytest.importorskip("torch")
 
 from fairdial import EPO, GFB, YOTO, FairBayes, FairBiNN, Network, paper_settings  # noqa: E402
 from fairdial.datasets import Pictures  # noqa: E402
-from fairdial.errors import ModelFileError  # noqa: E402
+from fairdial.errors import InvalidInputError, ModelFileError  # noqa: E402
 from fairdial.methods.loading import load  # noqa: E402
 from fairdial.nn.features import ResNetEncoder  # noqa: E402
 from fairdial.nn.nets import ModuleStack  # noqa: E402
@@ -72,6 +72,38 @@ def test_a_method_trains_the_whole_net(name):
         for i in range(4)
     ]
     assert decisions[:4].tolist() == alone
+
+
+@pytest.mark.filterwarnings("ignore::fairdial.errors.FairdialWarning")
+@pytest.mark.parametrize("kind", [FairBayes, GFB], ids=lambda kind: kind.__name__)
+def test_bfloat16_is_for_training_the_trunk_alone(kind):
+    place = "estimator" if kind is FairBayes else "network"
+    larger = Pictures(PIXELS.astype(np.uint8).repeat(2, axis=2).repeat(2, axis=3))
+
+    def fitted(precision):
+        net = network(precision=precision, epochs=1, learning_rate=1e-4)
+        model = kind(**{place: net}, min_count=1, random_state=0)
+        return model.fit(larger, LIGHT, sensitive_features=GROUPS)
+
+    fine, coarse = fitted("float32"), fitted("bfloat16")
+    assert {p.dtype for p in coarse.net_.parameters()} == {torch.float32}
+    pairs = list(zip(fine.net_.parameters(), coarse.net_.parameters(), strict=True))
+    assert not all(torch.equal(a, b) for a, b in pairs)
+    stack, rows = coarse.net_.trunk, torch.randn(2, 4, 3, 32, 32)
+    with torch.no_grad():
+        exact, rough = (ModuleStack(stack.nets, r).train()(rows) for r in (False, True))
+        assert exact.dtype == rough.dtype == torch.float32
+        assert not torch.equal(exact, rough)
+        assert float(torch.corrcoef(torch.stack((exact.ravel(), rough.ravel())))[0, 1]) > 0.95
+        assert torch.equal(*(ModuleStack(stack.nets, r).eval()(rows) for r in (False, True)))
+
+
+@pytest.mark.filterwarnings("ignore::fairdial.errors.FairdialWarning")
+def test_bfloat16_is_refused_where_its_gradients_would_be_wrong():
+    with pytest.raises(InvalidInputError, match=r"`precision` .* single point"):
+        FairBayes(network(precision="bfloat16"), min_count=1).fit(
+            PICTURES, LIGHT, sensitive_features=GROUPS
+        )
 
 
 @pytest.mark.filterwarnings("ignore::fairdial.errors.FairdialWarning")
@@ -143,6 +175,14 @@ def test_a_model_of_pictures_is_saved_with_its_resnet(tmp_path, make):
         ]
         assert np.array_equal(*margins)
     again.fit(PICTURES, LIGHT, sensitive_features=GROUPS)
+
+
+@pytest.mark.filterwarnings("ignore::fairdial.errors.FairdialWarning")
+def test_features_of_pictures_are_embeddings():
+    model = on_features().fit(PICTURES, LIGHT, sensitive_features=GROUPS)
+    assert model.net_.trunk.dropout == 0.5
+    model.set_params(estimator__dropout=0.0).fit(PICTURES, LIGHT, sensitive_features=GROUPS)
+    assert model.net_.trunk.dropout == 0.0
 
 
 def test_a_broken_encoder_of_pictures_is_refused():

@@ -52,6 +52,7 @@ TABLE = pd.DataFrame(NUMBERS, columns=["a", "b", "c"]).assign(
     sex=RNG.choice(["f", "m"], SIZE),
 )
 MIXED = TABLE.drop(columns=["group", "sex"])
+WIDE = pd.DataFrame(np.random.default_rng(1).normal(size=(SIZE, 300))).add_prefix("x")
 NEW = slice(1100, None)
 TOLERANCES = (0.0, 0.03, 0.1, 1.0)
 
@@ -140,6 +141,9 @@ CASES: dict[str, tuple[Any, Any, dict[str, Any]]] = {
     "recalibrated network": (GFB(network=quick(), recalibrate="group"), MIXED, {}),
     "numbers": (GFB(network=quick(encoder=None, dropout=0.1)), NUMBERS, {}),
     "tensors": (GFB(network=quick()), torch.tensor(NUMBERS), {}),
+    "embeddings": (FairBayes(quick()), WIDE, {}),
+    "embeddings with gaps": (GFB(network=quick()), WIDE.where(WIDE < 2.5), {}),
+    "EPO on embeddings": (EPO(2, network=quick()), WIDE.to_numpy(), {}),
     "scaler": (GFB(network=quick(encoder=StandardScaler())), NUMBERS, {}),
     "encoder": (GFB(network=quick(encoder=TableEncoder(n_bins=4))), MIXED, {}),
     "blind": (FairBayes(quick(group_input="none")), MIXED, {}),
@@ -576,4 +580,4 @@ def test_a_missing_library_is_named_with_its_extra(name, library, extra, tmp_pat
         except fairdial.MissingExtraError as error:
             print(error)
     """
-    assert f"fairdial[{extra}]" in run(program)
+    assert f"pip install '.[{extra}]' -c constraints.txt in fairdial's folder" in run(program)

@@ -555,10 +555,10 @@ def assert_same_bits(one: Any, two: Any) -> None:
     pairs = zip(leaves(one), leaves(two), strict=True)
     for (name, a), (other, b) in pairs:
         assert name == other
-        if isinstance(a, np.ndarray):
-            np.testing.assert_array_equal(a, b, err_msg=name)
+        if isinstance(a, (np.ndarray, Tensor)):
+            np.testing.assert_array_equal(a, b, err_msg=name)  # NaN is the same as NaN
         else:
-            assert torch.equal(a, b) if isinstance(a, Tensor) else a == b, name
+            assert a == b, name
 
 
 def test_every_process_reads_its_own_rows_of_the_joint_batch(run: Run) -> None:
@@ -575,7 +575,9 @@ def test_two_processes_take_the_steps_of_one_with_the_joint_batch(run: Run, case
     assert_same_bits(one, two)
     for (name, a), (other, b) in zip(leaves(one), leaves(expected), strict=True):
         assert name == other
-        torch.testing.assert_close(a, b, rtol=1e-10, atol=1e-10, msg=lambda m, n=name: n + m)
+        torch.testing.assert_close(
+            a, b, rtol=1e-10, atol=1e-10, equal_nan=True, msg=lambda m, n=name: n + m
+        )
     before = make_net(CASES[case][1], hidden=CASES[case][2]).state_dict()
     still = {name for name in before if "unused" in name or "frozen" in name}
     for name, value in before.items():  # a comparison that can fail: all else has moved

@@ -4,12 +4,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 from scipy.optimize import brentq
 from scipy.special import expit
 
 from fairdial.criteria import FALSE_POSITIVE, SELECTION, TRUE_POSITIVE, Rate
-from fairdial.nn.implicit import fairest_setting, find_fairest, hard_root, setting_domain
+from fairdial.nn.implicit import find_fairest, hard_root, setting_domain
 
 RATES = [SELECTION, TRUE_POSITIVE, FALSE_POSITIVE]
 SIGNS = np.array([-1.0, 1.0])
@@ -183,28 +182,6 @@ def test_threshold_slopes_are_those_of_central_differences(rate: Rate) -> None:
     t, step = found.t[0], 1e-6
     ahead, back = (rate.link((t + s) * SIGNS / shares) for s in (step, -step))
     np.testing.assert_allclose(found.threshold_slopes[0], (ahead - back) / (2 * step), rtol=1e-7)
-
-
-@pytest.mark.parametrize("rate", RATES, ids=lambda r: r.name)
-def test_fairest_setting_survives_gradcheck(rate: Rate) -> None:
-    rng = np.random.default_rng(0)
-    groups = torch.as_tensor(rng.permutation(np.repeat([0, 1], [5, 8])))
-    counted = torch.as_tensor(rng.random(13) < 0.7)
-    counted[:] |= torch.as_tensor(np.arange(13) < 9)
-    z = torch.as_tensor(rng.standard_normal(13) * 0.5).requires_grad_()
-    assert torch.autograd.gradcheck(
-        lambda z: fairest_setting(z, groups, rate, shares_of(rate), counted), z, atol=1e-7
-    )
-
-
-def test_rows_in_any_order_have_the_same_setting() -> None:
-    logits, _ = draw(4)
-    z = torch.as_tensor(logits[0].reshape(-1))
-    groups = torch.arange(2).repeat_interleave(logits.shape[-1])
-    order = torch.randperm(len(z), generator=torch.Generator().manual_seed(0))
-    here = fairest_setting(z[order], groups[order], SELECTION, np.array([0.7, 0.3]))
-    there = find_fairest(logits, SELECTION, np.array([0.7, 0.3]))
-    assert float(here) == pytest.approx(there.t[0], abs=1e-12)
 
 
 # ---- the hard root -----------------------------------------------------------------------------

@@ -70,7 +70,7 @@ def plain_losses(z: Tensor, y: Tensor, objective: Objective) -> tuple[Tensor, Te
 def plain_directions(
     net: DialNet, x: Tensor, y: Tensor, w: Sequence[Tensor], objective: Objective
 ) -> tuple[list[Tensor], list[Tensor], list[Tensor]]:
-    """D_g, D_h, D_w exactly as eq:d_ga, eq:d_za and eq:w are written."""
+    """D_g, D_z, D_w exactly as eq:d_ga, eq:d_za and eq:w are written."""
     trunk, head = list(net.trunk.parameters()), list(net.head.parameters())
     prediction, general = plain_losses(net(x), y, objective)
     inner = torch.autograd.grad(prediction, head, create_graph=True)

@@ -10,9 +10,10 @@ from torch.nn.functional import binary_cross_entropy_with_logits
 from fairdial.criteria import criterion
 from fairdial.nn.implicit import find_fairest
 from fairdial.nn.losses import SHARPNESS
-from fairdial.nn.variants import SOFTNESS, SoftObjective, WholeDialObjective
+from fairdial.nn.masoba import Objective
+from fairdial.nn.variants import SOFTNESS, ShareObjective, SoftObjective, WholeDialObjective
 
-SHARES = np.array([0.4, 0.6])
+SHARES = np.array([0.3, 0.6])
 RNG = np.random.default_rng(0)
 Z = torch.tensor(RNG.normal(size=(2, 2, 30)) + np.array([-0.6, 0.7])[None, :, None])
 Y = torch.tensor((RNG.random((2, 30)) < 0.5).astype(float))
@@ -29,7 +30,8 @@ def whole(z: np.ndarray, rate, tolerances) -> np.ndarray:
     for tolerance in tolerances:
         found = find_fairest(z, rate, SHARES, counted, gap=tolerance)
         margin = (2 * y - 1) * (z - found.thresholds[:, :, None])
-        total += (1 / (1 + np.exp(SOFTNESS * margin))).mean(axis=(1, 2)) / len(tolerances)
+        wrong = (1 / (1 + np.exp(SOFTNESS * margin))).mean(axis=2)  # by member and group
+        total += wrong @ SHARES / SHARES.sum() / len(tolerances)
     return total
 
 
@@ -46,6 +48,16 @@ def test_the_whole_dials_gradient_is_that_of_its_loss(name: str) -> None:
         down[place] -= step
         slope = (whole(up, rate, tolerances) - whole(down, rate, tolerances))[place[0]] / (2 * step)
         assert float(first[place]) == pytest.approx(slope, rel=1e-4, abs=1e-8)
+
+
+def test_groups_by_their_shares_are_the_mean_over_rows_of_the_population() -> None:
+    rate, z = criterion("demographic_parity").rates[0], Z.clone().requires_grad_()
+    loss = binary_cross_entropy_with_logits(z, Y.expand_as(z), reduction="none").mean(dim=2)
+    (loss @ torch.tensor(SHARES / SHARES.sum())).sum().backward()
+    first, second = ShareObjective(rate, SHARES, weight=1.0).prediction(Z.clone(), Y)
+    assert torch.allclose(first, z.grad)
+    alike = Objective(rate, SHARES, weight=1.0).prediction(Z.clone(), Y)[1]
+    assert torch.allclose(second[:, 1] / alike[:, 1], torch.tensor(4 / 3, dtype=second.dtype))
 
 
 def test_a_tolerance_leaves_just_that_disparity_and_the_least_change() -> None:

@@ -273,6 +273,6 @@ def _numbers(clusters: Any) -> NDArray[np.int64]:
     if (codes < 0).any():
         raise InvalidInputError(
             f"`clusters` must name a cluster for every row, got {int((codes < 0).sum())} missing "
-            f"values (the first in row {int(np.argmax(codes < 0))})."
+            f"values (the first in row {int(np.argmax(codes < 0))}, counted from 0)."
         )
     return codes

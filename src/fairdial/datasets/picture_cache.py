@@ -27,7 +27,13 @@ from numpy.typing import NDArray
 from fairdial._validation import check_count
 from fairdial.datasets.picture_files import PictureFiles, first_names
 from fairdial.datasets.pictures import CHANNELS, Pictures, Pixels, shaped_key
-from fairdial.errors import FairdialWarning, InvalidInputError, MissingExtraError, warn
+from fairdial.errors import (
+    FairdialWarning,
+    InvalidInputError,
+    MissingExtraError,
+    say_install,
+    warn,
+)
 from fairdial.progress import Bar, Reporter, Silent
 
 FORMAT = 2  # since 2 copies are found by their pixels
@@ -245,7 +251,7 @@ def decoder(size: int) -> Callable[[bytes | None], Pixels | None]:
     try:
         from PIL import Image
     except ModuleNotFoundError:
-        raise MissingExtraError("pictures need Pillow: pip install 'fairdial[images]'.") from None
+        raise MissingExtraError(f"pictures need Pillow: {say_install('images')}.") from None
     broken = (
         OSError,
         SyntaxError,

@@ -3,39 +3,52 @@
 from __future__ import annotations
 
 import copy
+import numbers
 import time
+import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass
+from contextlib import AbstractContextManager, nullcontext
 from os import PathLike
 from typing import Any, Self
 
 import numpy as np
-import pandas as pd
-from numpy.typing import NDArray
-from sklearn.preprocessing import StandardScaler
+from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import check_random_state
+from threadpoolctl import threadpool_limits
 
-from fairdial._validation import check_choice, check_fraction
+from fairdial._validation import check_choice, check_count, check_fraction, check_positive
 from fairdial.criteria import Criterion
 from fairdial.criteria import criterion as find_criterion
-from fairdial.datasets.pictures import Pictures
-from fairdial.errors import InvalidInputError, MissingExtraError
-from fairdial.methods.fairbayes import FairBayes
-from fairdial.methods.gfb import GFB
-from fairdial.methods.learners import boosting, is_wide, logistic, texts_of
-from fairdial.methods.network import Network, need
+from fairdial.errors import InterruptedWarning, InvalidInputError
+from fairdial.methods.candidates import (
+    NETWORKS,
+    ORDER_OF_TRYING,
+    Deadline,
+    check_names,
+    find_hindrances,
+    make_candidate,
+    refuse_impossible,
+)
 from fairdial.methods.rows import FitRows, Rows, hold_out, take_rows
 from fairdial.methods.thresholds import ThresholdClassifier
+from fairdial.methods.trials import (
+    FAILED,
+    NOT_TRIED,
+    TOLERANCES,
+    Trial,
+    choose,
+    say_error,
+    say_notes,
+    to_frame,
+)
 from fairdial.persistence.manifest import Key
-from fairdial.sweeping import sweep_codes
+from fairdial.scorers import PlattMap, Scorer
+from fairdial.sweeping import count_by_group, sweep_codes
 
 Floats = NDArray[np.float64]
 
-PARTS = ("logistic", "boosting")
-CANDIDATES = (*PARTS, "blend", "network", "gfb")
-TOLERANCES = np.linspace(0.0, 0.2, 21)  # whose accuracies are averaged
-WIDE_DROPOUT = 0.5
-POINTS = 100.0
+SEVERAL_THREADS = 100_000  # rows; with fewer, one thread grows the trees in seconds
+HANDED_ON = ("frontier_", "platt_", "training_")  # to the chosen estimator, when they change
 
 
 class AutoDial(ThresholdClassifier):
@@ -43,8 +56,14 @@ class AutoDial(ThresholdClassifier):
 
     Each candidate is trained on a part of the training rows. On the others, the accuracy that its
     dial delivers is averaged over the tolerances 0, .01, ..., .20. Among the candidates that are
-    not below the best by more than one standard error (paired, row by row), the one that trained
-    fastest is taken, and trained anew on all training rows.
+    not below the best by more than one standard error (paired, row by row), the simplest is taken,
+    the first in the order "logistic", "boosting", "blend", "network", "gfb", and trained anew on
+    all training rows. A candidate that fails is noted and not taken. Where a candidate's dial
+    doesn't reach a tolerance on the validation rows, the same decision for everybody counts
+    instead, the more frequent label. With a whole number for ``random_state`` the choice is always
+    the same, unless the budget ends within the trials; BLAS has one thread while candidates are
+    tried, so that its sums don't depend on how many there are. Trees of fewer than 100,000 rows are
+    grown by one thread, because several wait for each other where cores are busy, for minutes.
 
     Parameters
     ----------
@@ -52,21 +71,28 @@ class AutoDial(ThresholdClassifier):
         "demographic_parity", "equal_opportunity" or "predictive_equality".
     tolerance : float
         Where the dial rests.
-    candidates : sequence of str, optional
-        Some of "logistic" (regression on the features that networks see), "boosting", "blend"
-        (their logits averaged), "network" (three nets) and "gfb". By default all that can be
-        trained on these rows: networks need torch, "gfb" two groups.
+    candidates : list of str, optional
+        Some of "logistic" (regression on the table's columns as networks see them; networks see
+        the group besides), "boosting" (gradient boosting, on the columns too, with trees smaller
+        than scikit-learn's default: in our study as good on Adult, and on COMPAS better by about a
+        point, not established), "blend" (the logits of logistic regression and of the same trees
+        averaged), "network" (three nets) and "gfb". By default all that can be trained on these
+        rows: networks need torch, "gfb" two groups; trees are not tried from 256 columns of
+        numbers on. ``why_`` and ``trials_`` name those that are left out.
     budget : float
-        Seconds for trying. Candidates are tried in the order above; a network that isn't done when
-        the time is over is stopped, and what was not reached is not tried. The final training comes
-        on top.
+        Seconds for trying; the final training comes on top, and has no limit of time. Candidates
+        are tried in the given order, by default "boosting", "logistic", "blend", "network", "gfb",
+        until the time is over; the first one always is. A candidate that has begun is not
+        stopped, but networks are, after the epoch in which the time is over. A network that was
+        stopped is not compared, and taken only if no candidate was finished.
     validation : float
-        Share of the training rows on which candidates are compared.
+        Share of the training rows on which candidates are compared. Every group needs rows there
+        that count for the criterion.
     calibration : float or None
         Share of the rows that ``fit`` holds out to find the frontier. None: all rows train, and
         ``calibrate`` is called with others before predicting.
     recalibrate : None or "group"
-        Correct each group's logits by a line first.
+        Correct each group's logits by a line first, also where candidates are compared.
     pos_label : label, optional
         The positive label, the one that "selected" means; the greater of the two by default.
     sensitive_column : str, int or list, optional
@@ -74,19 +100,22 @@ class AutoDial(ThresholdClassifier):
     min_count : int
         Least number of counted calibration rows in each group.
     random_state : int, RandomState or None
-        Of the splits and of the candidates.
+        Of the splits and of the candidates. With a whole number the same rows are held out as by
+        other estimators that are given it.
 
     Attributes
     ----------
     chosen_ : str
         The candidate that was taken.
     why_ : str
-        Why, in words.
+        Why, in words; a saved model keeps both in its ``training_``. Of an error it names the
+        type only, because its text may quote rows.
     trials_ : DataFrame
         A line a candidate: accuracy, difference to the best and its standard error (in points),
-        seconds, and what is to be said about it.
+        seconds, and what is to be said about it, such as the error with which it failed. Of one
+        that was stopped, there are only the seconds, and its accuracy so far in what is said.
     model_ : FairBayes or GFB
-        The chosen estimator, fitted; this is what :meth:`save` writes.
+        The chosen estimator, fitted, with the dial as it is; this is what :meth:`save` writes.
     frontier_ : Frontier
         Every position of the dial.
 
@@ -136,38 +165,50 @@ class AutoDial(ThresholdClassifier):
 
     def _fit(self, X: Any, y: Any, sensitive_features: Any) -> Self:
         self._check_settings()
-        seed = int(check_random_state(self.random_state).randint(2**31 - 1))
-        rows = copy.copy(self)._with(seed)._rows_to_fit(X, y, sensitive_features)
-        names = self.candidates or _possible(rows)
-        trials = [] if len(names) == 1 else self._try(names, rows, seed)
-        self.chosen_, self.why_ = choose(trials) if trials else (names[0], "Nothing to choose.")
-        self.trials_ = to_frame(trials)
-        model = self._make(self.chosen_, rows.X, seed)
-        model.fit(X, y, sensitive_features=sensitive_features)
+        for name in [name for name in vars(self) if name.endswith("_")]:
+            delattr(self, name)  # of a former choice
+        seed = self.random_state  # with a whole number the rows are those that others hold out
+        if isinstance(seed, bool) or not isinstance(seed, numbers.Integral):
+            seed = check_random_state(seed).randint(2**31 - 1)
+        seed = int(seed)
+        rows = self._rows_to_fit(X, y, sensitive_features, seed)  # as the chosen one will
+        names, others = self._names(rows)
+        if len(names) > 1:
+            with threadpool_limits(limits=1, user_api="blas"):
+                trials = self._try(names, rows, seed) + others
+            chosen, why = choose(trials)
+        else:
+            trials, chosen = others, names[0]
+            why = f"It was the only candidate.{say_notes(others)}"
+        model = self._make(chosen, rows.X, seed)
+        with limit_threads(chosen, len(rows.labels)):
+            model.fit(X, y, sensitive_features=sensitive_features)
+        model.training_ |= {"chosen": chosen, "why": why}
         self.__dict__.update({k: v for k, v in vars(model).items() if k.endswith("_")})
+        self.chosen_, self.why_, self.trials_ = chosen, why, to_frame(trials)
         self.model_ = model
         return self
 
-    def _with(self, seed: int) -> Self:
-        """The same with the chosen estimator's seed, so that it holds the same rows out."""
-        self.random_state = seed
-        return self
+    def _names(self, rows: FitRows) -> tuple[list[str], list[Trial]]:
+        """The candidates in the order of trying, and those that can't be tried on these rows."""
+        if self.candidates is not None:
+            names = check_names(self.candidates)
+            refuse_impossible(names, rows)
+            return names, []
+        why = find_hindrances(rows)
+        others = [
+            Trial(name, None, 0.0, f"{NOT_TRIED}: {told}", possible=False)
+            for name, told in why.items()
+        ]
+        return [name for name in ORDER_OF_TRYING if name not in why], others
 
     def _check_settings(self) -> None:
         check_fraction(self.validation, "validation")
-        for name in self.candidates or ():
-            check_choice(name, "candidates", CANDIDATES)
-        if self.candidates is not None and (
-            isinstance(self.candidates, str) or len(set(self.candidates)) != len(self.candidates)
-        ):
-            raise InvalidInputError(
-                f"`candidates` must be different names of {', '.join(CANDIDATES)}, got "
-                f"{self.candidates!r}."
-            )
-        if self.candidates is not None and not self.candidates:
-            raise InvalidInputError("`candidates` must hold at least one name, got none.")
-        if not (isinstance(self.budget, (int, float)) and self.budget > 0):
-            raise InvalidInputError(f"`budget` must be seconds above 0, got {self.budget!r}.")
+        check_choice(self.recalibrate, "recalibrate", (None, "group"))
+        check_positive(self.budget, "budget", "seconds")
+        check_count(self.min_count, "min_count")
+        if self.candidates is not None:
+            check_names(self.candidates)
 
     def _make(self, name: str, X: Any, seed: int, **changes: Any) -> Any:
         """A candidate, not trained yet, with this estimator's settings."""
@@ -181,175 +222,150 @@ class AutoDial(ThresholdClassifier):
         """Train every candidate on a part of the training rows, and look at the others."""
         held = hold_out(rows.cells[rows.train], self.validation, check_random_state(seed))
         train, look = np.delete(rows.train, held), rows.train[held]
-        groups = np.array([*rows.names, None], dtype=object)[:-1]  # names may be tuples
-        X, labels, told = take_rows(rows.X, train), rows.labels[train], groups[rows.codes[train]]
+        self._check_seen(rows, look)
         end = time.perf_counter() + self.budget
-        scores: dict[str, Floats] = {}
         found: list[Trial] = []
+        errors: list[Exception] = []
         for name in names:
             start = time.perf_counter()
-            if found and start >= end:
-                found.append(Trial(name, None, 0.0, "not tried: the time was over"))
+            if start >= end and any(trial.right is not None for trial in found):
+                found.append(Trial(name, None, 0.0, f"{NOT_TRIED}: the time was over"))
                 continue
-            if name == "blend" and set(PARTS) <= set(scores):  # they are trained already
-                scores[name] = np.mean([scores[part] for part in PARTS], axis=0)
-                seconds = sum(trial.seconds for trial in found if trial.name in PARTS)
-            else:
-                model = self._make(
-                    name, rows.X, seed, calibration=None, sensitive_column=None, end=end
-                )
-                model.fit(X, labels, sensitive_features=told)
+            deadline, seconds, right, stopped = Deadline(end), 0.0, None, False
+            note = told = ""
+            try:
+                scorer = self._train(name, rows, train, seed, deadline)
                 seconds = time.perf_counter() - start
-                scores[name] = model.scorer_.logits(take_rows(rows.X, look), rows.codes[look])
-            cut = time.perf_counter() >= end and name in ("network", "gfb")
-            note = "stopped when the time was over" if cut else ""
-            found.append(Trial(name, self._delivered(scores[name], rows, look), seconds, note))
+                right = self._delivered(scorer, rows, look)
+            except Exception as error:  # the others may do
+                errors.append(error)
+                note, told = f"{FAILED}: {type(error).__name__}", say_error(error)
+            if right is not None and deadline.epoch is not None:
+                stopped = True
+                note = (
+                    f"stopped after epoch {deadline.epoch}, when the time was over; "
+                    f"{right.mean():.4f} so far"
+                )
+            found.append(Trial(name, right, seconds, note, told, stopped=stopped))
+        if all(trial.right is None for trial in found):
+            failures = "; ".join(f"{trial.name} {trial.told}" for trial in found)
+            raise InvalidInputError(
+                "`candidates` must hold one that can be trained on these rows, got none: "
+                f"{failures}"
+            ) from errors[0]
         return found
 
-    def _delivered(self, logits: Floats, rows: FitRows, look: Rows) -> Floats:
-        """(n,) how often each of these rows is decided rightly, over the tolerances."""
-        kind, positive = find_criterion(self.criterion), rows.positive[look]
-        frontier = sweep_codes(logits, rows.codes[look], positive, kind, rows.names, min_count=1)
-        states, _ = frontier.states.first_within(TOLERANCES)
-        thresholds = frontier.states.read(states)[0][:, rows.codes[look]]  # (T, n)
-        return np.asarray(((logits > thresholds) == positive).mean(axis=0), np.float64)
+    def _train(
+        self, name: str, rows: FitRows, train: Rows, seed: int, deadline: Deadline
+    ) -> Scorer:
+        """What a candidate that is trained on these rows scores by.
+
+        A network whose training is interrupted warns, and keeps what it has; here all stops.
+        """
+        groups = np.array([*rows.names, None], dtype=object)[:-1]  # names may be tuples
+        changes = {"calibration": None, "sensitive_column": None, "deadline": deadline}
+        model = self._make(name, rows.X, seed, **changes)
+        with warnings.catch_warnings(), limit_threads(name, len(rows.labels)):
+            warnings.simplefilter("error", InterruptedWarning)
+            try:
+                model.fit(
+                    take_rows(rows.X, train),
+                    rows.labels[train],
+                    sensitive_features=groups[rows.codes[train]],
+                )
+            except InterruptedWarning as told:
+                raise KeyboardInterrupt from told
+        scorer: Scorer = model.scorer_
+        return scorer
+
+    def _check_seen(self, rows: FitRows, look: Rows) -> None:
+        """Candidates are compared on counted rows of every group."""
+        kind = find_criterion(self.criterion)
+        label, size = kind.rates[0].counted, len(rows.names)
+        seen, there = (
+            count_by_group(rows.codes[places], rows.positive[places], kind, size)
+            for places in (look, rows.train)
+        )
+        lacking = [
+            f"{name!r} (it has {n} among the training rows)"
+            for name, some, n in zip(rows.names, seen, there, strict=True)
+            if not some
+        ]
+        if lacking:
+            raise InvalidInputError(
+                "`validation` must hold rows of every group that count for "
+                f"{kind.name}{'' if label is None else f' (label {label})'}, got none of "
+                f"{', '.join(lacking)}. Merge small groups, leave their rows out, or name one "
+                "candidate, which is compared with nothing."
+            )
+
+    def _delivered(self, scorer: Scorer, rows: FitRows, look: Rows) -> Floats:
+        """(n,) how often each of these rows is decided rightly, over the tolerances.
+
+        Where no position of the dial is within a tolerance, everybody gets the more frequent label:
+        that has gap 0, and is always allowed.
+        """
+        codes, positive = rows.codes[look], rows.positive[look]
+        logits = scorer.logits(take_rows(rows.X, look), codes)
+        if self.recalibrate == "group":
+            logits = PlattMap.fit(logits, codes, positive, rows.names)(logits, codes)
+        kind = find_criterion(self.criterion)
+        frontier = sweep_codes(logits, codes, positive, kind, rows.names, min_count=1)
+        states, feasible = frontier.states.first_within(TOLERANCES)
+        thresholds = frontier.states.read(states)[0][:, codes]  # (T, n)
+        usual = 2 * np.count_nonzero(positive) > len(positive)
+        decided = np.where(feasible[:, None], logits > thresholds, usual)
+        return np.asarray((decided == positive).mean(axis=0), np.float64)
+
+    def calibrate(
+        self, X: Any, y: ArrayLike | None = None, *, sensitive_features: Any = None
+    ) -> Self:
+        """Find the frontier anew on held-out rows, as FairBayes does; ``model_`` gets it too."""
+        super().calibrate(X, y, sensitive_features=sensitive_features)
+        return self._hand_on()
+
+    def calibrate_parquet(
+        self,
+        path: str | PathLike[str],
+        *,
+        score: str = "score",
+        group: str = "group",
+        label: str | None = None,
+        tolerances: ArrayLike | None = None,
+    ) -> Self:
+        """Find the frontier anew on scored rows in Parquet files; ``model_`` gets it too."""
+        super().calibrate_parquet(
+            path, score=score, group=group, label=label, tolerances=tolerances
+        )
+        return self._hand_on()
+
+    def _hand_on(self) -> Self:
+        """The chosen estimator gets the dial as it is; a copy of it, as others may hold it too."""
+        self.model_ = copy.copy(self.model_)
+        for name in HANDED_ON:
+            if hasattr(self, name):
+                setattr(self.model_, name, getattr(self, name))
+        self.model_.tolerance = self.tolerance
+        return self
 
     def save(self, folder: str | PathLike[str], *, overwrite: bool = False, key: Key = None) -> str:
         """Write the chosen model to a folder, as its own ``save`` does.
 
-        What is loaded again is that estimator, FairBayes or GFB, with the dial as it is now.
+        What is loaded again is that estimator, FairBayes or GFB, with the dial as it is now; its
+        ``training_`` tells what was chosen and why, and so do the model's card and
+        ``fairdial info``.
         """
         self._check_scorer()
-        model = copy.copy(self.model_)
-        for name in ("frontier_", "platt_"):
-            if hasattr(self, name):
-                setattr(model, name, getattr(self, name))
-        model.tolerance = self.tolerance
-        return str(model.save(folder, overwrite=overwrite, key=key))
+        return str(self._hand_on().model_.save(folder, overwrite=overwrite, key=key))
 
 
-@dataclass(frozen=True)
-class Trial:
-    """A candidate on the validation rows."""
+def limit_threads(name: str, n_rows: int) -> AbstractContextManager[Any]:
+    """One thread of OpenMP, if it is trees of few rows that are trained.
 
-    name: str
-    right: Floats | None  # (n,) by row; None: not tried
-    seconds: float
-    note: str = ""
-
-
-def choose(trials: Sequence[Trial]) -> tuple[str, str]:
-    """The fastest candidate within a standard error of the best; and why, in words.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from fairdial.methods.auto import Trial, choose
-    >>> good, bad = np.tile([1.0, 1.0, 0.0], 100), np.tile([1.0, 0.0, 0.0], 100)
-    >>> choose([Trial("quick", bad, 1.0), Trial("slow", good, 9.0)])[0]
-    'slow'
+    Where all cores are busy, threads of OpenMP wait for each other: with two of them boosting took
+    many times as long as with one, also on Adult.
     """
-    table = to_frame(trials).dropna(subset=["accuracy"])
-    close = table[table["difference"] >= -table["error"]]
-    best, taken = table["accuracy"].idxmax(), close["seconds"].idxmin()
-    line = table.loc[taken]
-    others = "; ".join(
-        f"{name} {row['difference']:+.2f} ± {row['error']:.2f} points, {row['seconds']:.1f} s"
-        for name, row in table.drop(index=best).iterrows()
-    )
-    told = (
-        f"{best} has the best mean accuracy over tolerances 0 to {TOLERANCES[-1]:g} on validation "
-        f"rows, {table.loc[best, 'accuracy']:.4f} in {table.loc[best, 'seconds']:.1f} s"
-    )
-    told += f" ({others})." if others else "."
-    if taken != best:
-        told += f" {taken} is within one standard error and trains faster: {line['seconds']:.1f} s."
-    missing = [t for t in trials if t.note]
-    told += "".join(f" {t.name}: {t.note}." for t in missing)
-    return str(taken), told
-
-
-def to_frame(trials: Sequence[Trial]) -> pd.DataFrame:
-    """A line a candidate, in the order in which they were tried."""
-    columns = ["accuracy", "difference", "error", "seconds", "note"]
-    known = [t.right for t in trials if t.right is not None]
-    if not known:
-        return pd.DataFrame(columns=columns, index=pd.Index([], name="candidate"))
-    best = max(known, key=lambda right: float(right.mean()))
-    lines = {}
-    for t in trials:
-        if t.right is None:
-            lines[t.name] = (np.nan, np.nan, np.nan, np.nan, t.note)
-            continue
-        off = t.right - best
-        error = float(off.std(ddof=1)) / len(off) ** 0.5 if len(off) > 1 else 0.0
-        figures = float(t.right.mean()), POINTS * float(off.mean()), POINTS * error
-        lines[t.name] = (*figures, t.seconds, t.note)
-    frame = pd.DataFrame.from_dict(lines, orient="index", columns=columns)
-    return frame.rename_axis("candidate")
-
-
-def _possible(rows: FitRows) -> list[str]:
-    """What can be trained on these rows."""
-    names = list(CANDIDATES)
-    own = not isinstance(rows.X, (pd.DataFrame, np.ndarray))
-    if isinstance(rows.X, Pictures):
-        raise InvalidInputError(
-            "`X` must be a table for AutoDial, got Pictures: give it features of "
-            "ResNetEncoder, or FairBayes a network with a trunk."
-        )
-    if own or is_wide(rows.X):  # tensors have no columns; trees are slow on embeddings
-        names = [n for n in names if n not in ("boosting", "blend")]
-    try:
-        need("torch")
-    except MissingExtraError:
-        names = [n for n in names if n not in ("network", "gfb")]
-    if len(rows.names) != 2:
-        names = [n for n in names if n != "gfb"]
-    return names
-
-
-class _Deadline:
-    """Ends a training when the time is over."""
-
-    def __init__(self, end: float) -> None:
-        self.end = end
-
-    def on_epoch_end(self, epoch: int, record: dict[str, Any], net: Any) -> bool:  # noqa: ARG002
-        """Whether to stop."""
-        return time.perf_counter() >= self.end
-
-
-def make_candidate(
-    name: str, X: Any, seed: int, *, end: float | None = None, **common: Any
-) -> FairBayes | GFB:
-    """A candidate for these rows, not trained yet.
-
-    Parameters
-    ----------
-    name : str
-        One of ``CANDIDATES``.
-    X : table or array
-        The rows, which tell how they are encoded.
-    seed : int
-        Of what the candidate draws.
-    end : float, optional
-        When a network is to be stopped, by ``time.perf_counter``.
-    common
-        Arguments that both estimators take.
-    """
-    wide = is_wide(X)
-    if name in ("network", "gfb"):
-        network = Network(
-            encoder=StandardScaler() if wide else "auto",
-            dropout=WIDE_DROPOUT if wide else 0.0,
-            callbacks=None if end is None else [_Deadline(end)],
-        )
-        if name == "gfb":
-            return GFB(network=network, **common)
-        return FairBayes(network, **common)
-    if name == "logistic":
-        return FairBayes(logistic(wide=wide), **common)
-    if name == "boosting":
-        return FairBayes(boosting(texts_of(X), seed), **common)
-    return FairBayes([logistic(wide=wide), boosting(texts_of(X), seed)], **common)
+    if name in NETWORKS or n_rows >= SEVERAL_THREADS:
+        return nullcontext()
+    one: AbstractContextManager[Any] = threadpool_limits(limits=1, user_api="openmp")
+    return one

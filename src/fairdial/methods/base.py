@@ -8,12 +8,14 @@ families whose margins themselves depend on the setting (``families.py``).
 
 from __future__ import annotations
 
+import inspect
 from abc import ABC, abstractmethod
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from functools import wraps
 from os import PathLike
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self, TypeVar, cast
 
 import numpy as np
 import pandas as pd
@@ -27,13 +29,17 @@ from sklearn.utils.validation import _num_samples, check_is_fitted, column_or_1d
 
 from fairdial._validation import (
     check_aligned,
+    check_count,
     check_fraction,
     check_one,
     check_same_length,
     check_tolerance,
+    did_you_mean,
     match_groups,
+    say_values,
 )
-from fairdial.errors import FairdialWarning, InvalidInputError, warn
+from fairdial.criteria import criterion as find_criterion
+from fairdial.errors import FairdialError, FairdialWarning, InvalidInputError, warn
 from fairdial.frontier import Certificate, Frontier
 from fairdial.methods.rows import (
     Codes,
@@ -45,8 +51,10 @@ from fairdial.methods.rows import (
 )
 from fairdial.methods.saving import save_model
 from fairdial.persistence.manifest import Key
+from fairdial.sweeping import check_counts, count_cells
 
 Floats = NDArray[np.float64]
+Method = TypeVar("Method", bound=Callable[..., Any])
 
 
 def _ndim(X: Any) -> int:
@@ -54,6 +62,24 @@ def _ndim(X: Any) -> int:
     if hasattr(X, "ndim"):
         return int(X.ndim)
     return np.ndim(X) if isinstance(X, (list, tuple)) else 2
+
+
+def groups_by_name(method: Method) -> Method:
+    """Whoever gives groups by position is told their name."""
+    kinds = [p.kind for p in inspect.signature(method).parameters.values()]
+    most = kinds.index(inspect.Parameter.KEYWORD_ONLY)
+
+    @wraps(method)
+    def call(*args: Any, **named: Any) -> Any:
+        if len(args) > most:
+            name, takes = method.__name__, "X" if most == 2 else "X and y"
+            raise TypeError(
+                f"`{name}` takes {takes} by position, got {len(args) - most} more: give groups by "
+                f"name, {name}({takes.replace(' and', ',')}, sensitive_features=...)."
+            )
+        return method(*args, **named)
+
+    return cast(Method, call)
 
 
 class DialClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
@@ -78,12 +104,25 @@ class DialClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
     label_name_: str  # of a Series of labels that has one
     frontier_: Frontier
     scorer_: Any
-    training_: dict[str, Any]  # rows, ended (UTC), asked; of a scorer that fit has trained
+    training_: dict[str, Any]  # rows, ended (UTC), asked, ...; of a scorer that fit has trained
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.classifier_tags.multi_class = False
         return tags
+
+    if not TYPE_CHECKING:  # to type checkers, other names stay unknown
+
+        def __getattr__(self, name: str) -> Any:
+            """Say what there is instead of probabilities."""
+            told = f"{type(self).__name__!r} object has no attribute {name!r}"
+            if name == "predict_proba":
+                told += (
+                    ": decisions depend on the tolerance. `predict(X, tolerance=...)` decides, "
+                    "`decision_function` tells how far rows are from the border"
+                )
+                told += ", `logits` their scores" if hasattr(type(self), "logits") else ""
+            raise AttributeError(told, name=name, obj=self)
 
     @contextmanager
     def _all_or_nothing(self) -> Iterator[None]:
@@ -95,6 +134,24 @@ class DialClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
             self.__dict__.clear()
             self.__dict__.update(before)
             raise
+
+    @contextmanager
+    def _column_is_gone(self) -> Iterator[None]:
+        """Where the estimator misses the sensitive column, say who took it away."""
+        try:
+            yield
+        except (ValueError, KeyError) as error:
+            column, told = self.sensitive_column, str(error).strip()
+            names = column if isinstance(column, (list, tuple)) else [column]
+            texts = [name for name in names if isinstance(name, str)]
+            needed = [n for n in texts if repr(n) in told or f"- {n}" in told.splitlines()]
+            if isinstance(error, FairdialError) or not needed:
+                raise
+            raise InvalidInputError(
+                "`sensitive_column` must be a column that the estimator doesn't need, got "
+                f"{needed[0]!r}: it is taken out of `X` ({' '.join(told.split())}). Give the "
+                "groups by `sensitive_features=` instead; `X` keeps the column then."
+            ) from error
 
     # ---- rows ----------------------------------------------------------------------------------
 
@@ -133,8 +190,8 @@ class DialClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
         classes = np.unique(values)
         if kind not in ("binary", "unknown") or len(classes) > 2:
             raise InvalidInputError(
-                f"`y` must hold two classes, got {len(classes)}. Only binary classification is "
-                f"supported. The type of the target is {kind}."
+                f"`y` must hold two classes, got {say_values(classes.tolist())}. Only binary "
+                f"classification is supported. The type of the target is {kind}."
             )
         if len(classes) < 2:
             raise InvalidInputError(
@@ -177,8 +234,13 @@ class DialClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
         check_same_length(range(n_rows), codes, ("X", "sensitive_features"))
         return codes
 
-    def _rows_to_fit(self, X: Any, y: Any, sensitive_features: Any) -> FitRows:
-        """Check everything that ``fit`` is given, and hold rows out for calibration."""
+    def _rows_to_fit(
+        self, X: Any, y: Any, sensitive_features: Any, seed: int | None = None
+    ) -> FitRows:
+        """Check everything that ``fit`` is given, and hold rows out for calibration.
+
+        Which ones is drawn by the seed, or by ``random_state`` where none is given.
+        """
         check_one(self.tolerance)
         check_aligned(X, y, "y")
         X, sensitive = self._take_groups(X, sensitive_features)
@@ -199,10 +261,27 @@ class DialClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
         )
         if getattr(self, "cv", None) is None and self.calibration is not None:
             share = check_fraction(self.calibration, "calibration")
-            rows.held = hold_out(rows.cells, share, check_random_state(self.random_state))
+            rng = check_random_state(self.random_state if seed is None else seed)
+            rows.held = hold_out(rows.cells, share, rng)
             rows.train = np.setdiff1d(everything, rows.held)
+            self._check_held_out(rows)
         self.training_ = {"rows": len(rows.train)}
         return rows
+
+    def _check_held_out(self, rows: FitRows) -> None:
+        """Refuse what calibration will refuse of the rows' numbers, before anything is trained."""
+        counts = count_cells(rows.codes[rows.held], rows.positive[rows.held], len(rows.names))
+        check_counts(
+            find_criterion(self.criterion),
+            counts,
+            rows.names,
+            min_count=self._least_count(rows.names),
+            argument="sensitive_features",
+        )
+
+    def _least_count(self, names: Sequence[Hashable]) -> int:
+        """Counted rows that each group needs; one of all rows is no group that could be small."""
+        return check_count(self.min_count, "min_count") if len(names) > 1 else 1
 
     def _calibrate_held_out(self, rows: FitRows) -> Self:
         """Find the frontier on the rows that were held out from training, if any were."""
@@ -217,6 +296,7 @@ class DialClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
 
     # ---- fit -----------------------------------------------------------------------------------
 
+    @groups_by_name
     def fit(self, X: Any, y: Any, *, sensitive_features: Any = None) -> Self:
         """Train, and find the frontier on rows held out from training.
 
@@ -230,7 +310,7 @@ class DialClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
             Group of each row, any names; several columns stand for their intersections. Without,
             all rows are one group: a plain classifier.
         """
-        with self._all_or_nothing():
+        with self._all_or_nothing(), self._column_is_gone():
             self.__dict__.pop("model_hash_", None)  # it was a saved model's: this is another
             self.__dict__.pop("label_name_", None)
             self.__dict__.pop("training_", None)
@@ -248,6 +328,7 @@ class DialClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
 
     # ---- calibrate -----------------------------------------------------------------------------
 
+    @groups_by_name
     def calibrate(
         self, X: Any, y: ArrayLike | None = None, *, sensitive_features: Any = None
     ) -> Self:
@@ -268,7 +349,8 @@ class DialClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
         if sensitive is None and len(self._dialled_groups()) > 1:
             raise InvalidInputError("`sensitive_features` must be given, as it was before.")
         positive = None if y is None else self._labels(y)
-        self._calibrate(X, positive, sensitive, "declared")
+        with self._column_is_gone():
+            self._calibrate(X, positive, sensitive, "declared")
         self.__dict__.pop("model_hash_", None)  # it was a saved model's: this is another
         return self
 
@@ -317,6 +399,7 @@ class DialClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
     ) -> list[Floats]:
         """(n,) margins at each wish: one tolerance, or one for each row; X is scored once."""
 
+    @groups_by_name
     def predict(
         self,
         X: Any,
@@ -346,6 +429,7 @@ class DialClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
         )
         return np.asarray(self.classes_[(margin > 0).astype(np.intp)])
 
+    @groups_by_name
     def decision_function(
         self,
         X: Any,
@@ -438,6 +522,7 @@ def positive_last(classes: NDArray[Any], pos_label: Any) -> NDArray[Any]:
     if pos_label not in classes.tolist():
         raise InvalidInputError(
             f"`pos_label` must be one of {classes.tolist()}, got {pos_label!r}."
+            + did_you_mean(pos_label, classes.tolist())
         )
     return classes if classes[1] == pos_label else classes[::-1]
 

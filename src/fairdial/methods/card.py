@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Hashable, Sequence
+from html import escape
 from typing import Any
 
 from sklearn.pipeline import Pipeline
@@ -45,8 +46,9 @@ LIMITS = """\
 - Accuracy, rates and gaps above are those of the calibration rows. They tell of new rows that come
   from the same population in the same way, and of no others: if people, data or labels drift, they
   no longer hold. Measure again, and calibrate on fresh rows.
-- Where no confidence is stated, a gap on new rows above the tolerance is nothing unusual: it lies
-  above about as often as below, and more often where there are more groups or settings.
+- Where no confidence is stated, a gap on new rows above the tolerance is nothing unusual: where the
+  dial holds it at the tolerance, it lies above about as often as below, and more often where there
+  are more groups or settings.
 - Only the gap of the named criterion is held; gaps of other rates may be larger.
 - Labels are taken as they are: if they are biased, so are these figures.
 """
@@ -143,15 +145,21 @@ def _scorer_name(part: Any) -> str:
 
 
 def _training(model: Any) -> str:
-    """Which method was asked for, on how many rows it was trained, and when."""
+    """Which method was asked for or chosen, on how many rows it was trained, and when."""
     told = getattr(model, "training_", None)
     if told is None:
         return "Its scorer was trained elsewhere: on how many rows, and when, is not known here."
     asked = "" if told["asked"] is None else f" (`--method {told['asked']}`)"
-    return (
+    text = (
         f"Its scorer{asked} was trained on {told['rows']:,} rows; training ended {told['ended']} "
         "(UTC)."
     )
+    if "missing_group" in told:
+        text += f" Rows that don't tell their group are {_code(told['missing_group'])}."
+    if "chosen" in told:
+        why = escape(told["why"], quote=False)
+        text += f"\n\nAutoDial took {_code(told['chosen'])}. {why}"
+    return text
 
 
 def _rows(frontier: Frontier, positive: Any) -> str:
@@ -219,7 +227,7 @@ def _promises(frontier: Frontier) -> str:
         f"With confidence {CONFIDENCE:.0%}, over the draw of the calibration rows, and for new "
         "rows from the same population. "
     )
-    if frontier.certificate == "declared" and len(frontier.groups) == 2:
+    if frontier.beforehand:
         text += "Each line is for one tolerance that was chosen before looking at these rows. "
     else:
         text += "All lines hold at once. "
@@ -234,7 +242,7 @@ def _promise(frontier: Frontier, wish: float) -> list[str]:
         point: Point = frontier.at(wish, confidence=CONFIDENCE)
     except CannotCertifyError as error:
         least, rows = error.smallest_tolerance, error.rows_needed
-        told = "no number of rows would do" if rows is None else f"about {rows:,} rows would do"
+        told = f"{'no number of' if rows is None else f'about {rows:,}'} calibration rows would do"
         can = "none can" if least is None else f"{least:.4f} can"
         return [f"{wish:.2f}", f"can't be promised ({can}); {told}", ""]
     accuracy = "unknown" if point.accuracy is None else f"{point.accuracy:.4f}"

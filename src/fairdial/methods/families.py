@@ -13,7 +13,6 @@ from typing import Any, Protocol, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from fairdial._validation import check_count
 from fairdial.criteria import criterion as find_criterion
 from fairdial.errors import FairdialWarning, warn
 from fairdial.frontier import Certificate
@@ -73,7 +72,7 @@ class FamilyClassifier(DialClassifier):
         certificate: Certificate,
     ) -> Self:
         kind, known = find_criterion(self.criterion), dict[float, Measurement]()
-        least = check_count(self.min_count, "min_count") if len(names) > 1 else 1
+        least = self._least_count(names)
         all_rows = count_cells(codes, positive, len(names))
         check_counts(kind, all_rows, names, min_count=least, argument="sensitive_features")
         rows = self.scorer_.prepare(X, codes)

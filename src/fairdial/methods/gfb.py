@@ -1,4 +1,4 @@
-"""GFB, Guidance to Fairest-Boundary: the paper's method (alg:proposed)."""
+"""GFB, Guidance to Fairest-Boundary: the paper's method."""
 
 from __future__ import annotations
 
@@ -14,19 +14,20 @@ from fairdial.errors import InvalidInputError, TrainingWarning, warn
 from fairdial.methods.network import Network, chosen_network, fit_scorer, torch_module
 from fairdial.methods.thresholds import ThresholdClassifier
 
-WILD = 1.5  # a residual above this: w is running away, not inert
-INERT = 0.95  # a residual above this: the auxiliary system isn't being solved
+# Of the residual's median over the epochs: each is one batch's, and those of small data jump.
+WILD = 1.5  # above: w is running away, not inert
+INERT = 0.95  # above: the auxiliary system isn't being solved
 WARM_STEPS = 100  # at least, where there is a warm start at all
 COLLAPSED = 0.5  # of the unconstrained gap after the warm start
 
 
-class GFB(ThresholdClassifier):
+class GFB(ThresholdClassifier):  # eq:bilevel_optim, alg:proposed; weight: lambda of eq:l_gen
     """A network whose representation is learned for the dial.
 
-    Trunk g and head z are trained as a bilevel problem (eq:bilevel_optim): the head
-    minimises the prediction loss; the trunk, anticipating the head, also draws logits towards the
-    fairest threshold, so that accuracy comes back quickly when the tolerance is relaxed. The
-    three directions of MA-SOBA come from one forward and one backward. Two groups.
+    Trunk g and head z are trained as a bilevel problem: the head minimises the prediction loss; the
+    trunk, anticipating the head, also draws logits towards the fairest threshold, so that accuracy
+    comes back quickly when the tolerance is relaxed. The three directions of MA-SOBA come from one
+    forward and one backward. Two groups.
 
     Parameters
     ----------
@@ -35,7 +36,7 @@ class GFB(ThresholdClassifier):
     tolerance : float
         Where the dial rests.
     weight : float
-        lambda of eq:l_gen: the share of the prediction loss in the trunk's objective; 1 is plain
+        The paper's lambda: the share of the prediction loss in the trunk's objective; 1 is plain
         training.
     aux : {"scaled", "step", "solve"}
         How the auxiliary system H w = grad L_gen is treated. "step": the paper's plain step.
@@ -81,8 +82,8 @@ class GFB(ThresholdClassifier):
         Every position of the dial.
     history_ : DataFrame
         Epoch by epoch: losses, ``score`` and hypervolume on validation rows, the residual of the
-        auxiliary system, the share of rows between 0 and the fairest thresholds, those thresholds,
-        Acc_dep of theorem 1, the unconstrained gap.
+        auxiliary system (NaN in the warm start, where ``warm`` is 1), the share of rows between 0
+        and the fairest thresholds, those thresholds, Acc_dep of theorem 1, the unconstrained gap.
     net_ : torch Module
         The trained network.
     encoder_ : Encoder or None
@@ -216,17 +217,20 @@ class GFB(ThresholdClassifier):
                 TrainingWarning,
             )
             return
-        off = best.get("aux_residual", 0.0)
+        known = "aux_residual" in history  # not of a head of the user's
+        off = history["aux_residual"].median() if known else 0.0
         if off > WILD:
             warn(
-                f"the auxiliary variable is far from solving its system (residual {off:.2f}): "
-                "lower `aux_rate`, or take aux='solve'",
+                "the auxiliary variable is far from solving its system (median residual "
+                f"{off:.2f}; 0: solved, 1: as if it weren't there). The model can be used, but its "
+                "bilevel part didn't work as it is meant to: lower `aux_rate`, or take aux='solve'",
                 TrainingWarning,
             )
         elif off > INERT and self.aux != "solve":
             warn(
-                f"the auxiliary system is inert (residual {off:.2f} of its right-"
-                "hand side): the trunk follows the direct gradient alone; aux='solve' solves it",
+                f"the auxiliary system is inert (median residual {off:.2f}; 0: solved, 1: as if it "
+                "weren't there). The model can be used, but its bilevel part did next to nothing: "
+                "the trunk followed the direct gradient alone; aux='solve' solves the system",
                 TrainingWarning,
             )
         if "gap" in history and history["warm"].any() and best["warm"] == 0:

@@ -29,12 +29,7 @@ from fairdial.methods.fairbinn import FairBiNN
 from fairdial.methods.families import FamilyClassifier
 from fairdial.methods.gfb import GFB
 from fairdial.methods.network import Network, torch_module
-from fairdial.methods.pieces import (
-    claim,
-    features_from_data,
-    platt_from_data,
-    training_from_data,
-)
+from fairdial.methods.pieces import features_from_data, platt_from_data
 from fairdial.methods.saving import (
     ENCODER,
     FRAMES,
@@ -45,6 +40,7 @@ from fairdial.methods.saving import (
 )
 from fairdial.methods.thresholds import ThresholdClassifier
 from fairdial.methods.yoto import YOTO, Condition
+from fairdial.persistence.facts import claim, training_from_data
 from fairdial.persistence.folder import Stored, read_folder
 from fairdial.persistence.frontiers import FRONTIER, frontier_from_arrays
 from fairdial.persistence.manifest import MANIFEST, Key

@@ -10,15 +10,9 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from fairdial.errors import InvalidInputError
+from fairdial.persistence.facts import claim
 from fairdial.persistence.values import pack, unpack
 from fairdial.scorers import PlattMap
-
-
-def claim(holds: Any, what: str) -> None:
-    """ValueError where stored data are not what they must be."""
-    if not holds:
-        raise ValueError(f"something else than {what}")
-
 
 # ---- columns -----------------------------------------------------------------------------------
 
@@ -89,12 +83,3 @@ def platt_from_data(told: dict[str, Any]) -> PlattMap:
     claim(slope.shape == intercept.shape == (len(groups),), "a line for each group")
     claim(np.isfinite([slope, intercept]).all() and (slope > 0).all(), "rising lines")
     return PlattMap(slope, intercept, groups)
-
-
-def training_from_data(data: dict[str, Any]) -> dict[str, Any]:
-    """What is told of the training: rows, when it ended, and what was asked for."""
-    claim(set(data) == {"rows", "ended", "asked"}, "what is known of the training")
-    claim(type(data["rows"]) is int and data["rows"] > 0, "a number of training rows")
-    claim(isinstance(data["ended"], str), "when training ended")
-    claim(data["asked"] is None or isinstance(data["asked"], str), "what was asked for")
-    return dict(data)

@@ -22,6 +22,7 @@ EVERYWHERE: dict[str, Any] = {
     "score": "hypervolume",  # 50 tolerances on validation rows, reference (0, 1)
     "norm": True,  # after each hidden layer of the trunk
     "bare": True,  # two linear layers meet where trunk and head join
+    "dropout": 0.0,
 }
 
 # Learning rates are the data sets' own; the release's 1e-6 moves a fresh network nowhere.

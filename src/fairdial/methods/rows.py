@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from scipy.sparse import issparse
 from sklearn.utils import _safe_indexing
 
-from fairdial._validation import check_same_length, encode_groups, match_groups
+from fairdial._validation import check_same_length, did_you_mean, encode_groups, match_groups
 from fairdial.errors import InvalidInputError
 
 Codes = NDArray[np.integer[Any]]
@@ -73,6 +73,7 @@ def split_column(X: Any, column: Any) -> tuple[Any, Any]:
             missing = [name for name in names if name not in X.columns]
             raise InvalidInputError(
                 f"`sensitive_column` must be among the columns {list(X.columns)}, got {missing}."
+                + did_you_mean(missing[0], X.columns)
             )
     width = X.shape[1] if getattr(X, "ndim", 1) == 2 else np.asarray(X).shape[-1]
     if not all(isinstance(n, (int, np.integer)) and -width <= n < width for n in names):

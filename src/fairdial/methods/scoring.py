@@ -101,7 +101,13 @@ def make_group_scorer(
     >>> from fairdial.metrics import gap
     >>> sample = make_gaussian(4000, random_state=0)
     >>> X = sample.X.assign(group=sample.groups)
-    >>> dial = FairBayes(LogisticRegression(), sensitive_column="group", tolerance=0.1)
+    >>> dial = FairBayes(
+    ...     LogisticRegression(),
+    ...     sensitive_column="group",
+    ...     tolerance=0.1,
+    ...     recalibrate="group",
+    ...     random_state=0,
+    ... )
     >>> scores = cross_val_score(
     ...     dial, X, sample.y, cv=3, scoring=make_group_scorer(gap, greater_is_better=False)
     ... )

@@ -1,8 +1,8 @@
-"""One scorer, and thresholds that move: FairBayes and GFB."""
+"""One scorer, and thresholds that move: FairBayes, GFB, and AutoDial, which takes one of them."""
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Self
 
@@ -13,17 +13,17 @@ from sklearn.utils.validation import check_is_fitted
 
 from fairdial._validation import (
     check_choice,
-    check_count,
     check_one,
     check_scores,
     check_tolerance,
     match_groups,
 )
 from fairdial.criteria import criterion as find_criterion
-from fairdial.errors import BiasedScoresWarning, InvalidInputError, warn
+from fairdial.errors import BiasedScoresWarning, InvalidInputError, SeenRowsWarning, warn
 from fairdial.frontier import Certificate
-from fairdial.histograms import Grid
-from fairdial.methods.base import DialClassifier
+from fairdial.histograms import Grid, count_rows_in
+from fairdial.ladders import Counts
+from fairdial.methods.base import DialClassifier, groups_by_name
 from fairdial.methods.rows import Codes
 from fairdial.plotting import draw_logits
 from fairdial.scorers import PlattMap, Scorer
@@ -38,6 +38,9 @@ if TYPE_CHECKING:
 
 NOTICEABLE = 5.0  # standard errors, and
 MATERIAL = 0.03  # of probability, before biased scores are reported
+SEPARATED = 0.999  # memorised rows have more; fresh rows, noisy as people's labels are, have less
+FEWEST = 100  # rows of either label: with fewer, good scores separate them by chance
+COARSE = Grid(12)  # bins of 1/128: narrow enough for that
 FEATURES = ("n_features_in_", "feature_names_in_")
 
 
@@ -79,17 +82,21 @@ class ThresholdClassifier(DialClassifier):
             else:
                 platt = platt.of(names)
             logits = platt(logits, codes)
+        logits = check_scores(logits, "logits of the estimator", nan=False)
         self.frontier_ = sweep_codes(
-            check_scores(logits, "logits of the estimator", nan=False),
+            logits,
             codes,
             positive,
             find_criterion(self.criterion),
             names,
-            min_count=check_count(self.min_count, "min_count") if len(names) > 1 else 1,
+            min_count=self._least_count(names),
             certificate=certificate,
             argument="sensitive_features",
         )
         self.platt_ = platt
+        if positive is not None and len(names) > 1:
+            mine = (codes == a for a in range(len(names)))
+            _warn_if_seen(_by_label_and_bin(logits[rows], positive[rows]) for rows in mine)
         if platt is None and positive is not None:
             for a, name in enumerate(names):
                 p = expit(logits[codes == a].astype(np.float64))
@@ -163,13 +170,15 @@ class ThresholdClassifier(DialClassifier):
             kind,
             tolerances=wishes,
             read=lambda: read_rows(reader, cells),
-            min_count=check_count(self.min_count, "min_count") if len(summary.groups) > 1 else 1,
+            min_count=self._least_count(summary.groups),
             argument="group",
         )
         self.platt_ = platt
         for what in FEATURES:  # of a fitted estimator that no rows were given to
             if not hasattr(self, what) and hasattr(getattr(self, "estimator_", None), what):
                 setattr(self, what, getattr(self.estimator_, what))
+        if summary.labelled and len(summary.groups) > 1:
+            _warn_if_seen(summary.counts)
         if platt is None and summary.labelled:
             for name, counts in zip(summary.groups, summary.counts, strict=True):
                 p, rows = expit(grid.middles), counts.sum(axis=0)
@@ -215,6 +224,7 @@ class ThresholdClassifier(DialClassifier):
             margins.append(np.where(np.isnan(margin), 0.0, margin))  # inf over inf: not above
         return margins
 
+    @groups_by_name
     def logits(self, X: Any, *, sensitive_features: Any = None) -> NDArray[np.float64]:
         """Scores on which the thresholds work: log-odds of the positive label, recalibrated."""
         return self._score(*self._rows_to_score(X, sensitive_features))
@@ -267,3 +277,34 @@ def _warn_if_biased(
             BiasedScoresWarning,
         )
     return bool(biased)
+
+
+def _by_label_and_bin(
+    logits: NDArray[np.floating[Any]], positive: NDArray[np.bool_]
+) -> NDArray[np.int64]:
+    """(2, bins) rows of a group by label and score, the highest scores first."""
+    counts = np.zeros((2, COARSE.size), np.int64)
+    count_rows_in(counts, COARSE, logits, positive.astype(np.intp))
+    return counts
+
+
+def _warn_if_seen(groups: Iterable[Counts]) -> None:
+    """Say so if scores know the labels, which are hardly so easy to tell on rows not seen.
+
+    Of each group there are (2, bins) rows by label and score, the highest scores first.
+    """
+    labels, pairs, ordered = np.zeros(2), 0.0, 0.0
+    for negative, positive in groups:
+        below = negative.sum() - negative.cumsum() + 0.5 * negative  # tied: half
+        labels += negative.sum(), positive.sum()
+        pairs += float(negative.sum()) * float(positive.sum())
+        ordered += float(positive @ below)
+    if labels.min() < FEWEST or not pairs or ordered < SEPARATED * pairs:
+        return
+    warn(
+        "the scores separate the labels of the calibration rows almost perfectly (area under the "
+        f"ROC curve {ordered / pairs:.4f} within groups): has the classifier seen these rows, or "
+        "does `X` hold the label? Calibrate on rows that it hasn't seen; what rows that it knows "
+        "promise doesn't hold on new ones",
+        SeenRowsWarning,
+    )

@@ -14,12 +14,13 @@ import pandas as pd
 import torch
 from numpy.typing import NDArray
 from sklearn.base import clone
+from sklearn.pipeline import make_pipeline
 from torch import Tensor, nn
 
 from fairdial._version import __version__
 from fairdial.criteria import Criterion
 from fairdial.datasets.pictures import Pictures
-from fairdial.encoders import TableEncoder
+from fairdial.encoders import WIDE, TableEncoder, is_wide, wide_steps
 from fairdial.errors import InvalidInputError
 from fairdial.frontier import Frontier
 from fairdial.metrics import hypervolume
@@ -31,9 +32,10 @@ from fairdial.nn.steps import Step
 from fairdial.nn.training import Progress, train
 from fairdial.nn.world import ALONE, World
 from fairdial.progress import Bar
-from fairdial.sweeping import sweep_codes
+from fairdial.sweeping import count_by_group, sweep_codes
 
 LEAST_STEPS = 20  # of an epoch
+DROPOUT = 0.5  # of embeddings, where it is "auto"
 SAMPLE = 64  # rows of a torch Dataset by which one is told from another
 TOLERANCES = 50  # of the curve whose hypervolume chooses the epoch
 WORST = (0.0, 1.0)  # its reference point
@@ -80,9 +82,11 @@ class Prepared:
     @property
     def shares(self) -> NDArray[np.float64]:
         """(K,) P(group, counted) of the training rows."""
-        label, positive = self.criterion.rates[0].counted, self.data.positive
-        counted = np.ones(len(positive), bool) if label is None else positive == bool(label)
-        return np.array([counted[part].sum() for part in self.parts]) / len(self.data.train)
+        data, train = self.data, self.data.train
+        counted = count_by_group(
+            data.codes[train], data.positive[train], self.criterion, data.n_groups
+        )
+        return np.asarray(counted / len(train), np.float64)
 
     @property
     def held(self) -> Held:
@@ -199,15 +203,27 @@ def fit_encoder(choice: Any, X: Any, train: Indices) -> Any:
     """The encoder, fitted on the training rows alone; None where rows are inputs already."""
     if isinstance(X, (Tensor, torch.utils.data.Dataset)) or choice is None:
         return None
-    if choice == "auto":
-        if isinstance(X, Pictures):
-            return None
-        choice = TableEncoder()
+    auto = isinstance(choice, str) and choice == "auto"
     if isinstance(X, Pictures):
-        part: Any = X[train]
-    else:
-        part = X.iloc[train] if isinstance(X, pd.DataFrame) else np.asarray(X)[train]
-    return clone(choice).fit(part)
+        return None if auto else clone(choice).fit(X[train])
+    table = _table(X)
+    if auto:
+        choice = make_pipeline(*wide_steps()) if is_wide(table) else TableEncoder()
+    return clone(choice).fit(table.iloc[train] if isinstance(X, pd.DataFrame) else table[train])
+
+
+def are_embeddings(X: Any, encoder: Any, sample: Tensor) -> bool:
+    """Whether a network's inputs are many numbers a row that weren't made of a table's columns.
+
+    ``sample`` holds some of the inputs; the encoder made them of ``X``.
+    """
+    if sample.ndim != 2 or sample.shape[1] < WIDE or isinstance(encoder, TableEncoder):
+        return False
+    return encoder is None or isinstance(X, Pictures) or is_wide(_table(X))
+
+
+def _table(X: Any) -> Any:
+    return X if isinstance(X, pd.DataFrame) else np.asarray(X)
 
 
 def build(
@@ -218,27 +234,33 @@ def build(
     *,
     runs: int = 1,
     film: dict[str, Any] | None = None,
+    embeddings: bool = False,
 ) -> DialNet:
     """A net with fresh weights; the same for the same settings and seed, whatever the method.
 
-    All runs start with the same weights.
+    All runs start with the same weights. Dropout that is "auto" depends on whether the inputs are
+    embeddings.
     """
     generator = torch.Generator().manual_seed(seed)
     members = network.members
     nets = members * (1 if network.is_shared else n_groups)
     trunk: nn.Module
     if network.trunk is not None:
-        trunk = ModuleStack.of(network.trunk, nets)
-        width = _width(trunk.nets[0], sample)
+        trunk = ModuleStack.of(network.trunk, nets, network.precision == "bfloat16")
+        with _refuse_points(trunk):
+            width = _width(trunk.nets[0], sample)
     else:
         marks, seen = n_groups if network.is_shared else 0, network.group_input
         early, late = (marks if seen == place else 0 for place in ("trunk", "head"))
+        dropout = network.dropout
+        if isinstance(dropout, str):
+            dropout = DROPOUT if embeddings else 0.0
         trunk = MLPTrunk(
             nets,
             (sample.shape[-1] + early, *network.hidden),
             generator,
             norm=network.norm,
-            dropout=network.dropout,
+            dropout=dropout,
             bare=network.bare,
             marks=marks - early,
             late=late > 0,
@@ -260,6 +282,31 @@ def build(
         copies = {name: p.repeat(runs, *[1] * (p.ndim - 1)) for name, p in net.named_parameters()}
         net.put(copies, runs)
     return net
+
+
+@contextlib.contextmanager
+def _refuse_points(trunk: ModuleStack) -> Iterator[None]:
+    """Raise where bfloat16 would be wrong: in strided convolutions of maps of one point.
+
+    On processors, torch's gradients of their weights are left-overs of memory.
+    """
+
+    def look(layer: nn.Module, inputs: tuple[Tensor, ...]) -> None:
+        assert isinstance(layer, nn.Conv2d)
+        wide, strided = max(layer.kernel_size) > 1, max(layer.stride) > 1
+        if wide and strided and min(inputs[0].shape[-2:]) == 1:
+            raise InvalidInputError(
+                "`precision` must be 'float32' for pictures so small that a strided convolution "
+                f"sees a single point, got 'bfloat16' with {layer}."
+            )
+
+    layers = [part for part in trunk.nets[0].modules() if isinstance(part, nn.Conv2d)]
+    hooks = [layer.register_forward_pre_hook(look) for layer in layers if trunk.reduced]
+    try:
+        yield
+    finally:
+        for hook in hooks:
+            hook.remove()
 
 
 @torch.no_grad()
@@ -313,7 +360,7 @@ def dial_figures(logits: NDArray[Any], held: Held, by: str = "dial") -> dict[str
 def interval_figures(
     logits: NDArray[Any], codes: NDArray[Any], fairest: NDArray[Any], frontier: Frontier
 ) -> dict[str, float]:
-    """Rows between 0 and the fairest thresholds, and what they are worth (eq:acc_dep).
+    """Rows between 0 and the fairest thresholds, and what they are worth: eq:acc_dep at delta = 1.
 
     By thm:threshold_shift_error, for rules of the form eq:f_thm, of which the path's are
     (cor:applicability), that is what the strictest position of the dial costs.
@@ -382,8 +429,15 @@ def fit_network(
     with torch.random.fork_rng(devices=[]), one_thread, joined() as world:
         torch.manual_seed(seed)
         sample = rows.take(torch.as_tensor(data.train[:2]))
-        net = build(network, sample, data.n_groups, seed, runs=recipe.runs, film=recipe.film)
-        net = net.to(device)
+        net = build(
+            network,
+            sample,
+            data.n_groups,
+            seed,
+            runs=recipe.runs,
+            film=recipe.film,
+            embeddings=are_embeddings(data.X, prepared.encoder, sample),
+        ).to(device)
         if start is not None:
             try:
                 net.load_state_dict(start.state_dict())
@@ -509,6 +563,7 @@ def _key(network: Any, prepared: Prepared, seed: int, told: str, net: DialNet) -
     data, rows = prepared.data, prepared.rows
     quiet = ("verbose", "callbacks", "checkpoint", "trunk", "encoder", "device")
     params = {k: v for k, v in network.get_params(deep=False).items() if k not in quiet}
+    params["dropout"] = getattr(net.trunk, "dropout", 0.0)  # "auto" depends on the encoder
     digest = hashlib.sha256()
     for part in (data.positive, data.codes, data.train, data.validation):
         digest.update(np.ascontiguousarray(part).tobytes())

@@ -1,11 +1,8 @@
-"""The fairest setting t(Z) and its gradient (thm:ift_t).
+"""The fairest setting t(Z) and its gradient.
 
-``phi(Z, t)`` is the disparity of two groups with indicators replaced by sigmoids (eq:phi). It
-falls strictly in ``t``, so ``phi(Z, t) = 0`` has one root (lem:t), found here in float64 by Newton
-steps within a bracket; its gradient is that of the implicit function theorem. What that assumes
-holds for the three links (cor:applicability_4.2): sigmoids rise strictly (assum:psi), thresholds
-are continuous (assum:continuity), one rises with ``t`` and the other falls
-(assum:monotonicity), and at the ends of their domain they part the groups (assum:separation).
+``phi(Z, t)`` is the disparity of two groups with indicators replaced by sigmoids. It falls strictly
+in ``t``, so ``phi(Z, t) = 0`` has one root, found here in float64 by Newton steps within a bracket;
+its gradient is that of the implicit function theorem.
 """
 
 from __future__ import annotations
@@ -13,9 +10,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from fairdial.criteria import Rate
 from fairdial.nn.losses import SHARPNESS
@@ -41,7 +36,11 @@ class Fairest(NamedTuple):
 
 
 def setting_domain(rate: Rate, shares: Floats) -> tuple[float, float]:
-    """The open interval of t on which both groups' thresholds are finite."""
+    """The open interval of t on which both groups' thresholds are finite.
+
+    Towards either of its ends a threshold goes to plus or minus infinity, and so parts the groups'
+    rows: assum:separation.
+    """
     (low, high), (p0, p1) = rate.domain, shares.tolist()
     return max(p1 * low, -p0 * high), min(p1 * high, -p0 * low)
 
@@ -49,8 +48,8 @@ def setting_domain(rate: Rate, shares: Floats) -> tuple[float, float]:
 class _Phi:
     """Phi and its slope in t for fixed logits (eq:phi), net by net.
 
-    The sigmoid is ``psi(u) = (1 + tanh(k u / 2)) / 2``, so rates need the mean of the tanh and
-    slopes that of its square.
+    The sigmoid is ``psi(u) = (1 + tanh(k u / 2)) / 2``, which rises strictly (assum:psi), so rates
+    need the mean of the tanh and slopes that of its square.
     """
 
     def __init__(
@@ -88,7 +87,7 @@ class _Phi:
         return phi, (pull[:, 0] - pull[:, 1]) * (self.half_k / 2.0)
 
     def gradient(self, by_t: Floats) -> Floats:
-        """(M, 2, n) dt/dZ at the last t: thm:ift_t."""
+        """(M, 2, n) dt/dZ at the last t: thm:ift_t, eq:nabla_t."""
         share = 1.0 / self.tanh.shape[-1] if self.counts is None else self.counts
         scale = SIGNS[:, None] * (self.half_k / 2.0) * share
         slope: Floats = 1.0 - self.tanh * self.tanh
@@ -130,7 +129,12 @@ def find_fairest(
     accuracy: float = ACCURATE,
     gap: float = 0.0,
 ) -> Fairest:
-    """Root of phi for each net.
+    """Root of phi for each net: the t(Z) of thm:ift_t.
+
+    There is one, and only one (lem:t), because the three links meet what the lemma assumes
+    (cor:applicability_4.2): they are continuous (assum:continuity) and increasing, so that group
+    1's threshold rises with t and group 0's falls (assum:monotonicity); :func:`setting_domain` and
+    the sigmoid see to the rest.
 
     Parameters
     ----------
@@ -216,33 +220,3 @@ def _solve(
             break
         t = np.where(done, t, step)
     return t, phi.at(t)[1]
-
-
-def fairest_setting(
-    logits: Tensor,
-    groups: Tensor,
-    rate: Rate,
-    shares: Floats,
-    counted: Tensor | None = None,
-    *,
-    sharpness: float = SHARPNESS,
-) -> Tensor:
-    """t(Z) of one net as a differentiable number, for rows in any order.
-
-    The value is the root; the gradient is that of thm:ift_t, by one detached Newton step.
-    """
-    values = logits.detach().double().cpu().numpy()
-    codes = groups.cpu().numpy()
-    use = np.ones(len(codes), bool) if counted is None else counted.cpu().numpy().astype(bool)
-    parts = [np.flatnonzero((codes == a) & use) for a in (0, 1)]
-    width = max(map(len, parts))
-    padded, rows = np.zeros((1, 2, width)), np.zeros((2, width))
-    for a, part in enumerate(parts):
-        padded[0, a, : len(part)], rows[a, : len(part)] = values[part], 1.0
-    found = find_fairest(padded, rate, shares, rows, sharpness=sharpness)
-    gradient = np.zeros(len(codes))
-    for a, part in enumerate(parts):
-        gradient[part] = found.gradient[0, a, : len(part)]
-    slope = torch.as_tensor(gradient, dtype=logits.dtype, device=logits.device)
-    value = torch.as_tensor(found.t[0], dtype=logits.dtype, device=logits.device)
-    return value + (slope * (logits - logits.detach())).sum()  # eq:nabla_t

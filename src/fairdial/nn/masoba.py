@@ -1,16 +1,16 @@
 """MA-SOBA for GFB: three directions from one forward and one backward, and what is done with them.
 
-With the trunk's weights ``theta_g``, the head's ``theta_h`` and the auxiliary variable ``w``
-(eq:d_za, eq:w, eq:d_ga):
+With the trunk's weights ``theta_g``, the head's ``theta_z`` and the auxiliary variable ``w``
+(``grad_g`` and ``grad_z``: by these weights; ``H`` the head's Hessian of L_pred):
 
-- inner: ``D_h = grad_h L_pred``;
-- auxiliary: ``D_w = H_hh w - grad_h L_gen``;
-- outer: ``D_g = grad_g L_gen - grad_g <grad_h L_pred, w>``.
+- inner: ``D_z = grad_z L_pred``;
+- auxiliary: ``D_w = H w - grad_z L_gen``;
+- outer: ``D_g = grad_g L_gen - grad_g <grad_z L_pred, w>``.
 
 At the logits, ``u`` and ``c`` are the first and second derivative of L_pred and ``v`` the first of
 L_gen, all in closed form. With the tangent ``zd`` of the logits along ``w``, the scalar
 ``S = <v - c zd, z> - <u, zd>`` (with ``u``, ``v`` and ``c zd`` held fixed) has all three:
-``dS/dtheta_g = D_g``, ``dS/dtheta_h = -D_w``, ``dS/dw = -D_h``. The trunk sees a
+``dS/dtheta_g = D_g``, ``dS/dtheta_z = -D_w``, ``dS/dw = -D_z``. The trunk sees a
 first-order backward only; the second-order terms live in the head.
 """
 
@@ -43,7 +43,7 @@ class Cotangents(NamedTuple):
 
 @dataclass
 class Objective:
-    """The two objectives of GFB at the level of logits (eq:l_pred, eq:l_gen, eq:L_dist).
+    """The two objectives of GFB at the level of logits, as means over the groups.
 
     Parameters
     ----------
@@ -72,7 +72,7 @@ class Objective:
     t: Floats | None = field(default=None, repr=False)  # the last roots: where to start from
 
     def prediction(self, logits: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
-        """First and second derivative of L_pred by the logits (M, G, B)."""
+        """First and second derivative of L_pred (eq:l_pred) by the logits (M, G, B)."""
         _, first, second = focal(logits, y, self.gamma, value=False)
         scale = 1.0 / y.numel()  # mean of a group, then over groups
         return first.mul_(scale), second.mul_(scale)
@@ -86,7 +86,7 @@ class Objective:
         return told
 
     def __call__(self, logits: Tensor, y: Tensor) -> Cotangents:
-        """All derivatives at these logits (M, 2, B) and labels (2, B)."""
+        """All derivatives, L_gen's (eq:l_gen) too, at logits (M, 2, B) and labels (2, B)."""
         u, c = self.prediction(logits, y)
         if self.weight == 1.0:
             return Cotangents(u, c, u, torch.zeros_like(u))
@@ -94,7 +94,10 @@ class Objective:
         return Cotangents(u, c, torch.add(part, u, alpha=self.weight), part)
 
     def _distance(self, logits: Tensor, y: Tensor) -> tuple[Floats, Floats]:
-        """L_dist (M,) and its derivative by the logits, through the thresholds too."""
+        """L_dist (M,), eq:L_dist, and its derivative by the logits.
+
+        Through the thresholds too: they follow t(Z), whose gradient is eq:nabla_t.
+        """
         counted = None
         z = logits.cpu().numpy().astype(np.float64)
         if self.rate.counted is not None:
@@ -128,7 +131,7 @@ def _like(array: NDArray[Any], tensor: Tensor) -> Tensor:
 class Directions(NamedTuple):
     """Where the three variables are to go; the trunk's direction is left in its ``.grad``."""
 
-    inner: list[Tensor]  # D_h
+    inner: list[Tensor]  # D_z
     auxiliary: list[Tensor]  # D_w
     cotangents: Cotangents  # of this process's rows
     features: Tensor  # (S, B', f) of this process's rows, detached
@@ -144,7 +147,7 @@ def directions(
     objective: Objective,
     world: World = ALONE,
 ) -> Directions:
-    """D_g (in the trunk's ``.grad``), D_h and D_w at the current weights.
+    """D_g (in the trunk's ``.grad``), D_z and D_w at the weights: eq:d_ga, eq:d_za, eq:w.
 
     With several processes, x is this one's part of the joint batch and y all its labels.
     """
@@ -218,7 +221,7 @@ def _by_double_backward(
     return list(inner), [-g for g in minus_auxiliary], df, cot, joint, None
 
 
-# ---- the auxiliary system H w = grad_h L_gen ---------------------------------------------------
+# ---- the auxiliary system H w = grad_z L_gen ---------------------------------------------------
 
 
 def dot(a: Sequence[Tensor], b: Sequence[Tensor]) -> Tensor:

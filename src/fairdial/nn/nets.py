@@ -184,24 +184,38 @@ class Film(nn.Module):
 
 
 class ModuleStack(nn.Module):
-    """A user's modules as the nets of a stack, one call each."""
+    """A user's modules as the nets of a stack, one call each.
 
-    def __init__(self, modules: Sequence[nn.Module]) -> None:
+    Parameters
+    ----------
+    modules : sequence of Module
+        One for each net.
+    reduced : bool
+        Train in bfloat16 where torch deems it safe (autocast); weights and features stay in
+        float32, and evaluation isn't concerned.
+    """
+
+    def __init__(self, modules: Sequence[nn.Module], reduced: bool = False) -> None:
         super().__init__()
-        self.nets = nn.ModuleList(modules)
+        self.nets, self.reduced = nn.ModuleList(modules), reduced
 
     @classmethod
-    def of(cls, trunk: nn.Module | Callable[[], nn.Module], nets: int) -> ModuleStack:
+    def of(
+        cls, trunk: nn.Module | Callable[[], nn.Module], nets: int, reduced: bool = False
+    ) -> ModuleStack:
         """Copies of a module, with its weights; or as many calls of a function that makes one."""
         if isinstance(trunk, nn.Module):
-            return cls([copy.deepcopy(trunk) for _ in range(nets)])
-        return cls([trunk() for _ in range(nets)])
+            return cls([copy.deepcopy(trunk) for _ in range(nets)], reduced)
+        return cls([trunk() for _ in range(nets)], reduced)
 
     def forward(self, x: Tensor, nets: slice = ALL) -> Tensor:
         """(S, B, ...) -> (S, B, f)."""
         modules = list(self.nets)[nets]
-        features = [module(rows) for module, rows in zip(modules, x, strict=True)]
-        return torch.stack([f.flatten(1) for f in features])
+        reduced = self.reduced and self.training
+        with torch.autocast(x.device.type, torch.bfloat16, enabled=reduced):
+            features = [module(rows) for module, rows in zip(modules, x, strict=True)]
+        stacked = torch.stack([f.flatten(1) for f in features])
+        return stacked.float() if reduced else stacked
 
 
 class Tangent(NamedTuple):

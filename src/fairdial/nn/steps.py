@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -139,7 +140,7 @@ class PlainStep(Step):
 
 
 class BilevelStep(Step):
-    """MA-SOBA on trunk and head (alg:proposed, lines 4 to 10).
+    """MA-SOBA on trunk and head (alg:proposed, lines 5 to 10).
 
     Parameters
     ----------
@@ -155,11 +156,11 @@ class BilevelStep(Step):
     aux_rate : float
         Of the auxiliary variable ("step": as it is; "scaled": over the largest curvature).
     theta : float
-        Moving-average parameter of h (eq:h); 1 is the raw hypergradient.
+        Moving-average parameter of h; 1 is the raw hypergradient.
     average_first : bool
         Whether h takes the new direction in before the outer step, not after as in the paper.
     outer_optimizer, inner_optimizer : {"adam", "sgd"}
-        What is fed with h and with D_h.
+        What is fed with h and with D_z.
     weight_decay : float
         Of the head; part of its Hessian.
     warm_steps : int
@@ -233,7 +234,7 @@ class BilevelStep(Step):
         return d.logits
 
     def _average(self) -> list[Tensor] | None:
-        """Put h where the outer step looks; gives D_g back if h is to take it in afterwards."""
+        """Put h (eq:h) where the outer step looks; D_g back if h is to take it in afterwards."""
         if self._raw:
             return None
         fresh = [p.grad if p.grad is not None else torch.zeros_like(p) for p in self.trunk]
@@ -247,7 +248,7 @@ class BilevelStep(Step):
         return self.weight_decay + (0.0 if self.aux == "step" else DAMPING)
 
     def _auxiliary_step(self, d: Directions) -> None:
-        """Line 9: towards the solution of H w = grad_h L_gen."""
+        """Line 9: towards the solution of H w = grad_z L_gen; "step" is that of eq:w."""
         if self.aux == "step":
             for w, step in zip(self.w, d.auxiliary, strict=True):
                 step.add_(w, alpha=self._damping)
@@ -294,9 +295,12 @@ class BilevelStep(Step):
                 tensor.copy_(state[f"{name}{i}"])
 
     def diagnose(self, x: Tensor, y: Tensor) -> dict[str, float]:
-        """How well the auxiliary system is solved on this batch."""
-        figures = {"warm": float(self._count <= self._warm_steps)}
-        if isinstance(self.net.head, Head):
+        """How well the auxiliary system is solved on this batch; NaN before it is looked at."""
+        warm = self._count <= self._warm_steps
+        figures = {"warm": float(warm)}
+        if warm and isinstance(self.net.head, Head):
+            figures["aux_residual"] = math.nan
+        elif isinstance(self.net.head, Head):
             self.net.eval()  # batch normalisation has seen this batch; no dropout in a figure
             figures["aux_residual"] = residual(
                 self.net,

@@ -32,8 +32,32 @@ class SoftObjective(Objective):
 
 
 @dataclass
+class ShareObjective(Objective):
+    """The prediction loss with groups weighted by their shares of the counted rows.
+
+    Batches have as many rows of each group, and weigh groups alike otherwise.
+    """
+
+    def prediction(self, logits: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+        """First and second derivative by the logits (M, G, B)."""
+        weights = _like(_weights(self.shares), logits)
+        first, second = super().prediction(logits, y)
+        return first.mul_(weights), second.mul_(weights)
+
+
+def _weights(shares: Floats) -> Floats:
+    """(1, G, 1) the groups' shares, as weights whose mean is 1."""
+    weights: Floats = len(shares) * shares / shares.sum()
+    return weights[None, :, None]
+
+
+@dataclass
 class WholeDialObjective(Objective):
     """Cross-entropy, and wrong decisions at the thresholds of several tolerances.
+
+    Batches have as many rows of each group; wrong decisions are weighted by the groups' shares of
+    the counted rows: for demographic parity, those of all rows, as in the accuracy that a dial is
+    judged by.
 
     Thresholds are functions of the logits: t_delta(Z) brings the batch's smooth disparity down to
     delta, and its gradient is that of the implicit function theorem, as GFB's at delta = 0.
@@ -61,6 +85,7 @@ class WholeDialObjective(Objective):
         z = logits.detach().cpu().numpy().astype(np.float64)
         sign = 2.0 * y.cpu().numpy().astype(np.float64) - 1.0
         total = np.zeros_like(z)
+        weights = _weights(self.shares)
         for tolerance in self.tolerances:
             found = find_fairest(
                 z,
@@ -76,7 +101,7 @@ class WholeDialObjective(Objective):
             self.starts[tolerance] = found.t
             margin = sign * (z - found.thresholds[:, :, None])
             wrong = 0.5 - 0.5 * np.tanh(SOFTNESS / 2.0 * margin)
-            by_logit = -SOFTNESS * sign * wrong * (1.0 - wrong)
+            by_logit = -SOFTNESS * weights * sign * wrong * (1.0 - wrong)
             by_t = (-by_logit.sum(axis=-1) * found.threshold_slopes).sum(axis=1)  # (M,)
             total += by_logit + by_t[:, None, None] * found.gradient
         scale = self.share / len(self.tolerances) / y.numel()

@@ -25,6 +25,7 @@ from fairdial.persistence.manifest import (
     SIGNATURE,
     VERSION,
     Key,
+    check_folder,
     digest_of,
     hash_of,
     named_files,
@@ -219,6 +220,14 @@ def read_folder(folder: str | os.PathLike[str], *, key: Key = None) -> Stored:
             if _identity(_find(target)) == before:  # nobody is replacing it
                 raise
     return _read(_find(target), secret)
+
+
+def find_model(folder: str | os.PathLike[str]) -> None:
+    """Whether there is a folder with a manifest, before anything in it is read."""
+    place = _find(Path(os.path.realpath(folder)))
+    check_folder(place)
+    if not os.path.lexists(place / MANIFEST):
+        read_file(place, MANIFEST, 0)  # which says so
 
 
 def _find(target: Path) -> Path:

@@ -16,6 +16,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from fairdial._validation import did_you_mean
 from fairdial.errors import InvalidInputError, ModelFileError
 from fairdial.persistence.values import read_json
 
@@ -31,10 +32,19 @@ SHORTEST_KEY, LARGEST_KEY = 16, 1 << 16
 Key = bytes | str | os.PathLike[str] | None
 
 
+def check_folder(place: Path) -> None:
+    """Whether there is such a folder; if not, the model beside it that was probably meant."""
+    must = f"`folder` must be a model's folder, got {str(place)!r}"
+    if not os.path.lexists(place):
+        beside = [path.parent.name for path in place.parent.glob(f"[!.]*/{MANIFEST}")]
+        raise ModelFileError(f"{must}: there is no such folder.{did_you_mean(place.name, beside)}")
+    if not place.is_dir():
+        raise ModelFileError(f"{must}, which isn't a folder.")
+
+
 def read_manifest(place: Path, secret: bytes | None) -> tuple[dict[str, Any], bytes]:
     """The manifest and its bytes; hash, and with a key the signature, are checked first."""
-    if not place.is_dir():
-        raise ModelFileError(f"`folder` must be a model's folder, got {str(place)!r}, which isn't.")
+    check_folder(place)
     body = read_file(place, MANIFEST, LARGEST_MANIFEST)
     if not hmac.compare_digest(read_file(place, DIGEST, LARGEST_KEY), digest_of(body)):
         raise ModelFileError(

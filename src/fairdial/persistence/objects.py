@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from fairdial.errors import InvalidInputError, MissingExtraError, ModelFileError
+from fairdial.errors import InvalidInputError, MissingExtraError, ModelFileError, say_install
 from fairdial.persistence.trees import check_trees
 
 ALLOWED = (  # besides what skops knows to be harmless: all public estimators of scikit-learn, ...
@@ -57,8 +57,7 @@ def _skops(file: str) -> Any:
         import skops.io
     except ModuleNotFoundError as error:
         raise MissingExtraError(
-            f"`{file}` holds objects of scikit-learn, which need skops: pip install "
-            "'fairdial[save]'."
+            f"`{file}` holds objects of scikit-learn, which need skops: {say_install('save')}."
         ) from error
     return skops.io
 

@@ -9,7 +9,7 @@ from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec
 from types import ModuleType
 
-from fairdial.errors import MissingExtraError
+from fairdial.errors import MissingExtraError, say_install
 
 UNUSED = tuple(f"sklearn.externals.array_api_compat.{name}" for name in ("cupy", "dask", "torch"))
 
@@ -26,7 +26,7 @@ def import_skops() -> None:
             import skops.io  # noqa: F401
     except ModuleNotFoundError as error:
         raise MissingExtraError(
-            "models of scikit-learn are saved by skops: pip install 'fairdial[save]'."
+            f"models of scikit-learn are saved by skops: {say_install('save')}."
         ) from error
 
 

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fairdial._validation import check_scores
-from fairdial.errors import InvalidInputError, MissingExtraError
+from fairdial.errors import InvalidInputError, MissingExtraError, say_install
 from fairdial.ladders import Scores
 from fairdial.scorers import proba_to_logits
 
@@ -228,7 +228,7 @@ def _pyarrow() -> Any:
         import pyarrow.compute
         import pyarrow.parquet
     except ImportError:
-        raise MissingExtraError("Parquet needs pyarrow: pip install 'fairdial[large]'.") from None
+        raise MissingExtraError(f"Parquet needs pyarrow: {say_install('large')}.") from None
     return pyarrow
 
 

@@ -1,7 +1,8 @@
 """TARTE, a foundation model for tables, as an encoder: rows become the transformer's readout.
 
 :class:`TarteEncoder` follows :class:`fairdial.encoders.Encoder`. It needs the package tarte-ai
-(``pip install 'fairdial[tarte]'``) and three files of the model, which it never downloads.
+(``pip install '.[tarte]' -c constraints.txt`` in fairdial's folder) and three files of the model,
+which it never downloads.
 """
 
 from fairdial.tarte.encoder import TarteEncoder

@@ -37,9 +37,9 @@ class TarteEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
 
     TARTE [1]_ is a foundation model for tables; the paper's networks for tables are trained on its
     features, which are never changed. A cell is its column's name and its value, both as vectors of
-    fastText; the transformer looks at all cells of a row. Needs the package tarte-ai,
-    ``pip install 'fairdial[tarte]'`` (about 2.6 GB with a CPU build of torch), and three files.
-    Nothing is downloaded.
+    fastText; the transformer looks at all cells of a row. Needs the package tarte-ai (in fairdial's
+    folder: ``pip install '.[tarte]' -c constraints.txt``, about 2.6 GB with a CPU build of torch),
+    and three files. Nothing is downloaded.
 
     *Texts* and pandas' categories, known or new, are read as words, in lower case. *Numbers* and
     booleans are scaled, and multiply the vector of the column's name; infinite ones are an error.

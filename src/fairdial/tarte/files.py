@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fairdial.errors import InvalidInputError, MissingExtraError
+from fairdial.errors import InvalidInputError, MissingExtraError, say_install
 
 HUB = "https://huggingface.co"
 SOURCES = {
@@ -31,9 +31,9 @@ SIZES = (
     "num_layers_transformer",
 )
 INSTALL = (
-    "pip install 'fairdial[tarte]' (about 2.6 GB with a CPU build of torch); or, without libraries "
-    "that aren't used here, pip install 'fairdial[torch]' fasttext and then pip install --no-deps "
-    "tarte-ai"
+    f"{say_install('tarte')} (about 2.6 GB with a CPU build of torch); or, without libraries that "
+    "aren't used here, pip install '.[torch]' fasttext -c constraints.txt there, and then "
+    "pip install --no-deps tarte-ai"
 )
 WHOLE = 2**30  # bytes up to which a file's fingerprint reads all of it ...
 ENDS = 2**20  # ... and beyond, this much of its beginning and of its end
