@@ -181,6 +181,17 @@ def test_a_group_that_comes_on_top_is_told(
     assert fairdial.load(tmp_path / "m").frontier_.groups == ("north", "south", "west")
 
 
+def test_a_group_that_is_misspelt_is_not_welcomed(
+    model: Path, tmp_path: Path, new: pd.DataFrame, shell: Any
+) -> None:
+    path = tmp_path / "slip.csv"
+    new.assign(region=new["region"].where(new.index != 4, "Nroth")).to_csv(path, index=False)
+    found = shell("calibrate", model, path, "--out", tmp_path / "m", code=2)
+    assert found.stderr.startswith("Error: ")
+    assert found.stderr.endswith(" Did you mean 'north'?\n")
+    assert "From now on it does" not in found.stderr
+
+
 def test_advice_names_what_the_command_has(
     model: Path, tmp_path: Path, new: pd.DataFrame, shell: Any
 ) -> None:

@@ -15,6 +15,7 @@ from click.testing import CliRunner
 
 from fairdial import __version__
 from fairdial.cli import COMMANDS, main
+from fairdial.cli.bench import time_left
 from fairdial.cli.export import write_all
 from fairdial.cli.groups import Command, Commands
 from fairdial.cli.words import in_options
@@ -53,7 +54,7 @@ def test_every_command_has_help_with_a_sentence_for_each_option(name: str) -> No
     assert command is not None
     assert command.help
     for parameter in command.params:
-        if isinstance(parameter, click.Option) and parameter.name not in ("seed", "data"):
+        if isinstance(parameter, click.Option) and parameter.name != "data":
             assert parameter.help, parameter.name
 
 
@@ -77,7 +78,7 @@ def test_a_wrong_name_is_answered_with_the_nearest(shell: Any) -> None:
 @pytest.mark.skipif(find_spec("fairdial.serve") is not None, reason="the server is here")
 def test_a_command_whose_libraries_are_missing_names_the_extra(shell: Any) -> None:
     found = shell("serve", "model", "--port", 80, code=1)
-    assert "pip install 'fairdial[serve]'" in found.stderr
+    assert "pip install '.[serve]' -c constraints.txt" in found.stderr
 
 
 def test_debug_shows_where_an_error_came_from(place: Path) -> None:
@@ -97,6 +98,28 @@ def test_what_cannot_be_written_ends_with_one(model: Path, place: Path, shell: A
     assert "must lie in a folder that is there" in found.stderr
 
 
+@pytest.mark.parametrize(
+    ("package", "given", "words"),
+    [
+        ("matplotlib", ("--figures", "figures"), "--figures needs matplotlib: pip install '.[plot"),
+        ("torch", ("--networks",), "--networks needs torch: pip install '.[torch]' -c constraints"),
+    ],
+)
+def test_what_the_demonstration_lacks_is_named_before_it_trains(
+    package: str,
+    given: tuple[str, ...],
+    words: str,
+    shell: Any,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setitem(sys.modules, package, None)  # as if it weren't installed
+    found = shell("demo", "--data", "compas", *given, code=1)
+    assert found.stderr.startswith(f"Error: {words}")
+    assert not list(tmp_path.iterdir())
+
+
 # ---- export ------------------------------------------------------------------------------------
 
 
@@ -107,7 +130,7 @@ def test_export_needs_to_know_what(model: Path, shell: Any) -> None:
 @pytest.mark.skipif(find_spec("fairdial.onnx") is not None, reason="ONNX is here")
 def test_what_is_not_there_yet_is_said(model: Path, tmp_path: Path, shell: Any) -> None:
     found = shell("export", model, "--onnx", tmp_path / "m.onnx", code=1)
-    assert "pip install 'fairdial[onnx]'" in found.stderr
+    assert "pip install '.[onnx]' -c constraints.txt" in found.stderr
     assert not list(tmp_path.iterdir())
 
 
@@ -166,6 +189,7 @@ def test_arguments_of_python_are_called_as_the_command_calls_them() -> None:
             "`sensitive_features` must hold two groups": "--sensitive must hold two groups",
             "`y` must hold two classes": "--label must hold two classes",
             "raise `epochs` or lower `warm_epochs`": "raise --epochs",
+            "needs torch (or give FairBayes an estimator of scikit-learn).": "needs torch.",
             "overwrite=True replaces it": "--overwrite replaces it",
             "at least min_count=30 rows": "at least --min-count 30 rows",
             "(`calibration=`)": "(--calibration)",
@@ -183,6 +207,7 @@ def test_arguments_of_python_are_called_as_the_command_calls_them() -> None:
             "`score` must be": "--scores must be",
             "`group` must hold": "--group must hold",
         },
+        "serve": {"or start with `read_only`.": "or start with --read-only."},
     }
     for name, pairs in told.items():
         command = main.get_command(click.Context(main), name)
@@ -207,9 +232,20 @@ def test_of_several_processes_one_warns(monkeypatch: pytest.MonkeyPatch) -> None
 
 def test_the_demonstration_tells_the_story(place: Path, shell: Any) -> None:
     out = place / "compas"
-    found = shell("demo", "--data", "compas", "--out", out, "--figures", place)
+    found = shell("demo", "--data", "compas", "--out", out, "--figures", place / "figures")
     assert "Who is taken to be charged again within two years" in found.stdout
     assert "these rows can't promise it" in found.stdout
-    assert (place / "demo-frontier.png").stat().st_size > 10_000
+    assert "Thresholds are log-odds" in found.stdout
+    assert "Gap: the difference between the groups' shares of selected rows" in found.stdout
+    assert "Next, on a table of your own: fairdial train " in found.stderr.splitlines()[-1]
+    assert "\n* no position of the dial has so small a gap\n" in found.stdout
+    assert (place / "figures" / "demo-frontier.png").stat().st_size > 10_000
     told = json.loads(shell("dial", out, "--tolerance", 0.05, "--json").stdout)
     assert told["gap"] <= 0.05
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"), [(0.4, "less than a minute"), (60, "about 1.0 minutes")]
+)
+def test_the_time_that_is_left_is_told_in_words(seconds: float, words: str) -> None:
+    assert time_left(seconds) == words

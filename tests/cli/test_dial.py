@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import shutil
 from pathlib import Path
 from typing import Any
@@ -11,9 +12,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.base import clone
+from sklearn.linear_model import LogisticRegression
 
 import fairdial
-from fairdial import CannotCertifyError
+from fairdial import GFB, CannotCertifyError, FairBayes, Network
 from fairdial.cli.figures import plain
 from fairdial.cli.rows import inputs, read_rows
 
@@ -67,18 +70,82 @@ def test_of_a_measured_family_only_the_balance_is_told(place: Path, answer: Any)
     assert "threshold" not in told["groups"][0]
 
 
-def test_confidence_is_the_frontiers_or_its_refusal(model: Path, answer: Any, shell: Any) -> None:
+def in_a_table(refusal: CannotCertifyError) -> str:
+    """A refusal as the command line says it: with the table of which a quarter is held out."""
+    assert refusal.rows_needed is not None
+    whole = 4 * refusal.rows_needed
+    step = 10 ** (len(str(whole)) - 3)
+    table = f" (when training: a table of about {-(-whole // step) * step:,} with 25% held out)"
+    text = f"{str(refusal)[:-1]}{table}".replace("`tolerance`", "--tolerance")
+    assert "calibration rows like these would do" in text
+    return f"Error: {text}.\n"
+
+
+def test_confidence_is_the_frontiers_or_its_refusal(
+    model: Path, place: Path, answer: Any, shell: Any
+) -> None:
     frontier = fairdial.load(model).frontier_
     told = answer("dial", model, "--tolerance", 0.25, "--confidence", 0.9)
     point = frontier.at(0.25, confidence=0.9)
     assert (told["gap"], told["certified_gap"]) == (point.gap, point.certified_gap)
     assert told["confidence"] == 0.9
     text = shell("dial", model, "--tolerance", 0.25, "--confidence", 0.9).stdout
-    assert "With confidence 0.9 the gap on new rows is at most 0.2500." in text
+    assert "With confidence 0.9 the gap on new rows is at most 0.2500, if the tolerance was" in text
     with pytest.raises(CannotCertifyError) as refusal:
         frontier.at(0.01, confidence=0.95)
     found = shell("dial", model, "--tolerance", 0.01, "--confidence", 0.95, code=1)
-    assert found.stderr == f"Error: {refusal.value}\n".replace("`tolerance`", "--tolerance")
+    assert found.stderr == in_a_table(refusal.value)
+    rows = place / "new.csv"
+    for command in (("predict", model, rows, "--out", "-"), ("evaluate", model, rows)):
+        given = ("--tolerance", 0.01, "--confidence", 0.95)
+        assert shell(*command, *given, code=1).stderr == found.stderr
+
+
+BEFOREHAND = (
+    ", if the tolerance was decided on before looking at the figures; --simultaneous is for"
+)
+ANY = ", also if the tolerance was chosen after looking at the figures."
+
+
+def test_it_is_said_for_which_tolerances_a_promise_holds(
+    model: Path, crossed: Path, answer: Any, shell: Any
+) -> None:
+    for folder, wish in ((model, 0.3), (crossed, 0.7)):
+        frontier, given = fairdial.load(folder).frontier_, ("dial", folder, "--tolerance", wish)
+        for flag in ((), ("--simultaneous",)):
+            certain = (*given, "--confidence", 0.9, *flag)
+            point = frontier.at(wish, confidence=0.9, simultaneous=bool(flag))
+            told, any_wish = answer(*certain), bool(flag) or folder == crossed
+            assert (told["gap"], told["certified_gap"]) == (point.gap, point.certified_gap)
+            assert told["simultaneous"] is any_wish
+            text = shell(*certain).stdout
+            assert (BEFOREHAND in text, ANY in text) == (not any_wish, any_wish)
+        assert answer(*given)["simultaneous"] is None
+    one, whole = (
+        fairdial.load(model).frontier_.at(0.3, confidence=0.9, simultaneous=flag)
+        for flag in (False, True)
+    )
+    assert whole.gap < one.gap  # so that the two can be told apart
+
+
+def test_a_refusal_for_any_tolerance_is_the_frontiers(model: Path, shell: Any) -> None:
+    with pytest.raises(CannotCertifyError) as refusal:
+        fairdial.load(model).frontier_.at(0.15, confidence=0.9, simultaneous=True)
+    given = ("dial", model, "--tolerance", 0.15, "--confidence", 0.9)
+    found = shell(*given, "--simultaneous", code=1)
+    assert found.stderr == in_a_table(refusal.value)
+    shell(*given)
+
+
+@pytest.mark.parametrize(
+    "command", [("dial",), ("predict", "new.csv", "--out", "-"), ("evaluate", "new.csv")]
+)
+def test_simultaneous_comes_with_confidence(
+    command: tuple[str, ...], model: Path, place: Path, shell: Any
+) -> None:
+    given = [place / word if word == "new.csv" else word for word in command[1:]]
+    told = shell(command[0], model, *given, "--simultaneous", code=2).stderr
+    assert "--simultaneous must come with --confidence." in told
 
 
 def test_a_tolerance_that_is_out_of_reach_is_told(model: Path, answer: Any, shell: Any) -> None:
@@ -126,6 +193,17 @@ def test_set_moves_the_resting_place_and_nothing_else(
     assert decided["hash"] == after.model_hash_
 
 
+def test_set_says_that_a_server_has_a_dial_of_its_own(
+    model: Path, tmp_path: Path, shell: Any
+) -> None:
+    shutil.copytree(model, tmp_path / "m")
+    move = ("dial", tmp_path / "m", "--tolerance", 0.04, "--set")
+    assert "audit log" not in shell(*move).stderr
+    (tmp_path / "m.audit.sqlite").touch()
+    assert "stands where its audit log says (m.audit.sqlite)" in shell(*move).stderr
+    assert shell(*move, "-q").stderr == ""
+
+
 def test_set_keeps_a_tolerance_only(model: Path, shell: Any) -> None:
     for given in ((), ("--tolerance", 0.2, "--confidence", 0.9)):
         found = shell("dial", model, "--set", *given, code=2)
@@ -147,7 +225,7 @@ def test_a_signed_model_stays_signed(place: Path, tmp_path: Path, shell: Any, an
     assert told in shell("calibrate", out, place / "new.csv", "--out", new, code=2).stderr
     assert not new.exists()
     for given, words in (((), "not checked: give --key-file"), (("--key-file", key), "checked: ")):
-        assert f"signature       {words}" in shell("info", out, *given).stdout
+        assert re.search(f"^signature +{words}", shell("info", out, *given).stdout, re.MULTILINE)
         assert answer("info", out, *given)["signature_checked"] is bool(given)
     shell("dial", out, "--tolerance", 0.3, "--set", "--key-file", key)
     shell("calibrate", out, place / "new.csv", "--in-place", "--key-file", key)
@@ -176,11 +254,70 @@ def test_info_tells_what_the_model_is(crossed: Path, answer: Any, shell: Any) ->
     assert [line["rows"] for line in told["groups"]] == found.frontier_.rows.sum(axis=0).tolist()
     assert (told["tolerance"], told["signed"]) == (0.2, False)
     text = shell("info", crossed).stdout
-    assert "selected means  decision = 'approve' (the other: 'deny')" in text
+    lines = [line.split("  ", 1) for line in text.splitlines() if "  " in line]
+    told = {name.strip(): value.strip() for name, value in lines}
+    assert told["selected means"] == "decision = 'approve' (the other: 'deny')"
+    assert told["scorer sees the group"] == "no"
     assert "true positive rate" in text
-    assert "method          boosting (FairBayes)" in text
-    assert "signature       none" in text
+    assert told["method"] == "boosting (FairBayes)"
+    assert told["signature"] == "none"
     assert "calibration rows), south & M (" in text
+
+
+SMALL = {"epochs": 1, "members": 1}
+SEEING = {
+    "classifier": (FairBayes(LogisticRegression(), sensitive_column="region"), False),
+    "one for each group": (
+        FairBayes(LogisticRegression(), per_group=True, sensitive_column="region"), True
+    ),
+    "network": (FairBayes(Network(**SMALL), sensitive_column="region"), True),
+    "blind network": (
+        FairBayes(Network(**SMALL, group_input="none"), sensitive_column="region"), False
+    ),
+    "one of two": (
+        FairBayes([LogisticRegression(), Network(**SMALL)], sensitive_column="region"), True
+    ),
+    "two that are blind": (
+        FairBayes((LogisticRegression(), LogisticRegression()), sensitive_column="region"), False
+    ),
+    "another method": (GFB(network=Network(**SMALL), sensitive_column="region"), True),
+}  # fmt: skip
+
+
+@pytest.mark.filterwarnings("ignore::fairdial.errors.TrainingWarning")
+@pytest.mark.parametrize("name", SEEING)
+def test_info_tells_whether_the_scorer_sees_the_group_as_the_card_does(
+    name: str, old: pd.DataFrame, tmp_path: Path, answer: Any
+) -> None:
+    model, sees = SEEING[name]
+    X = old[["region", "children", "half"]]
+    clone(model).set_params(random_state=0).fit(X, old["decision"]).save(tmp_path / "m")
+    assert answer("info", tmp_path / "m")["scorer_sees_group"] is sees
+    words = "which the scorer sees too." if sees else "which the scorer doesn't see."
+    assert words in (tmp_path / "m" / "MODEL_CARD.md").read_text()
+
+
+def test_of_groups_that_were_given_beside_the_rows_it_isnt_known_who_sees_them(
+    old: pd.DataFrame, tmp_path: Path, answer: Any, shell: Any
+) -> None:
+    model = FairBayes(LogisticRegression(), random_state=0)
+    model.fit(old[["children"]], old["decision"], sensitive_features=old["region"])
+    model.save(tmp_path / "m")
+    assert answer("info", tmp_path / "m")["scorer_sees_group"] is None
+    assert "not known: it may be among the features" in shell("info", tmp_path / "m").stdout
+
+
+@pytest.mark.parametrize("keep", [(), ("--set",)])
+def test_where_the_dial_rests_is_compared_with_and_not_warned_about(
+    keep: tuple[str, ...], model: Path, tmp_path: Path, shell: Any
+) -> None:
+    shutil.copytree(model, tmp_path / "m")
+    shell("dial", tmp_path / "m", "--tolerance", 0, "--set")
+    for given, warned in ((("--tolerance", 0.2, *keep), False), (("--tolerance", 0), True)):
+        found = shell("dial", tmp_path / "m", *given)
+        assert ("no state of the dial has a " in found.stderr) == warned
+        assert "rows moved from " in found.stdout
+    assert "no state" in shell("dial", tmp_path / "m", "--tolerance", 0.2, "--from", 0).stderr
 
 
 def test_a_model_without_a_dial_is_told_apart(
@@ -207,7 +344,11 @@ def test_an_altered_or_missing_model_is_refused(model: Path, place: Path, shell:
     card.write_bytes(card.read_bytes() + b" ")
     told = shell("info", copy, code=2).stderr
     assert f"it was altered after it was saved in '{copy}'" in told
-    assert "MODEL must be a model's folder" in shell("dial", place / "nowhere", code=2).stderr
+    told = shell("dial", place / "nowhere", code=2).stderr
+    assert "MODEL must be a model's folder" in told
+    assert told.endswith("there is no such folder.\n")
+    told = shell("dial", place / "modell", code=2).stderr
+    assert told.endswith("there is no such folder. Did you mean 'model'?\n")
 
 
 @pytest.mark.parametrize(

@@ -51,7 +51,7 @@ def test_figures_are_those_of_the_metrics(
     ("wish", "verdict", "words"),
     [
         (1.0, "within", "within the tolerance 1 on these rows, and within it in the population."),
-        (0.3, "undecided", "for the population they don't decide it."),
+        (0.3, "undecided", "on these rows; too few rows to say for the population."),
     ],
 )
 def test_the_verdict_is_what_the_interval_allows(
@@ -155,12 +155,35 @@ def test_a_certified_position_is_said_to_be_one(model: Path, place: Path, shell:
     assert "The position is" not in shell(*given).stdout
 
 
+def test_a_position_for_any_tolerance_is_evaluated_and_said_to_be_one(
+    model: Path, crossed: Path, place: Path, answer: Any, shell: Any
+) -> None:
+    given = ("evaluate", model, place / "new.csv", "--tolerance", 0.3, "--confidence", 0.9)
+    told, words = "with confidence 0.9 for any tolerance.", "with confidence 0.9. "
+    assert told in shell(*given, "--simultaneous").stdout
+    assert words in shell(*given).stdout
+    found = fairdial.load(model)
+    table = read_rows(found, place / "new.csv", "decision")
+    point = found.frontier_.at(0.3, confidence=0.9, simultaneous=True)
+    limits = table["region"].map(dict(zip(point.groups, point.thresholds, strict=True)))
+    chosen = int((found.logits(inputs(found, table)) > limits).sum())
+    one, whole = answer(*given), answer(*given, "--simultaneous")
+    assert sum(line["selected"] for line in whole["groups"]) == chosen
+    assert whole["gap"] < one["gap"]
+    assert (one["simultaneous"], whole["simultaneous"]) == (False, True)
+    four = ("evaluate", crossed, place / "new.csv", "--tolerance", 0.7)
+    assert told in shell(*four, "--confidence", 0.9).stdout  # of more than two groups always
+    assert answer(*four)["simultaneous"] is None
+
+
 def test_values_that_are_no_labels_are_named(
     model: Path, tmp_path: Path, new: pd.DataFrame, shell: Any
 ) -> None:
     path = tmp_path / "other.csv"
     new.assign(decision=new["decision"].where(new.index != 3, "perhaps")).to_csv(path, index=False)
     found = shell("evaluate", model, path, code=2)
-    assert "'decision' must hold 'deny' and 'approve', as in training, got 'perhaps' in row 4" in (
-        found.stderr
-    )
+    told = "'decision' must hold 'deny' and 'approve', as in training, got 'perhaps' in data row 4."
+    assert f"{told}\n" in found.stderr
+    new.assign(decision=new["decision"].where(new.index != 3)).to_csv(path, index=False)
+    found = shell("evaluate", model, path, code=2)
+    assert "got nothing in data row 4. Leave such rows out.\n" in found.stderr

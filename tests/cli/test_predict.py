@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -11,9 +12,13 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.ensemble import HistGradientBoostingClassifier
 
 import fairdial
+from fairdial import FairBayes, Network
 from fairdial.cli.rows import inputs, read_rows
+from fairdial.cli.tables import as_text
+from fairdial.methods.learners import boosting, logistic
 
 EXACT = {} if pd.__version__ >= "3.1" else {"float_precision": "round_trip"}
 
@@ -43,6 +48,7 @@ def test_decisions_and_margins_are_the_estimators(
         "selected": int((decisions["decision"] == "approve").sum()),
         "tolerance": 0.05,
         "confidence": None,
+        "simultaneous": None,
         "positive": "approve",
         "hash": found.model_hash_,
     }
@@ -58,6 +64,33 @@ def test_confidence_and_intersections(
     assert X.columns[-2:].tolist() == ["region", "sex"]
     sure = found.predict(X, tolerance=0.7, confidence=0.9)
     assert written(tmp_path / "out.csv")["decision"].tolist() == sure.tolist()
+
+
+def test_a_tolerance_chosen_after_looking_is_decided_by_the_simultaneous_position(
+    model: Path, place: Path, tmp_path: Path, answer: Any
+) -> None:
+    found = fairdial.load(model)
+    table = read_rows(found, place / "new.csv")
+    given = ("predict", model, place / "new.csv", "--tolerance", 0.3, "--confidence", 0.9)
+    thresholds = {}
+    for name, flag in (("one", ()), ("any", ("--simultaneous",))):
+        told = answer(*given, *flag, "--out", tmp_path / f"{name}.csv")
+        assert (told["tolerance"], told["simultaneous"]) == (0.3, bool(flag))
+        point = found.frontier_.at(0.3, confidence=0.9, simultaneous=bool(flag))
+        limits = dict(zip(point.groups, point.thresholds, strict=True))
+        margin = found.logits(inputs(found, table)) - table["region"].map(limits).to_numpy()
+        assert np.array_equal(written(tmp_path / f"{name}.csv")["margin"], margin)
+        thresholds[name] = limits
+    assert thresholds["one"] != thresholds["any"]
+
+
+def test_several_columns_can_stand_beside_the_decisions(
+    model: Path, place: Path, shell: Any
+) -> None:
+    for given in (("--id", "sex", "--id", "number"), ("--id", "sex,number")):
+        found = shell("predict", model, place / "new.csv", "--out", "-", *given)
+        names = found.stdout.splitlines()[0].split(",")
+        assert names == ["sex", "number", "decision", "margin", "logit"]
 
 
 def test_stdout_holds_the_table_alone(model: Path, place: Path, shell: Any) -> None:
@@ -108,6 +141,114 @@ def test_unknown_categories_and_missing_numbers_are_taken(
     assert written(tmp_path / "out.csv")["margin"].notna().all()
 
 
+KIND = pd.CategoricalDtype(["care", "craft", "office"])
+
+
+@pytest.mark.parametrize("kind", ["encoder", "boosting", "blend", "network", "category"])
+def test_rows_with_categories_that_training_did_not_see_are_counted(
+    kind: str, tmp_path: Path, old: pd.DataFrame, new: pd.DataFrame, shell: Any
+) -> None:
+    scorers = {
+        "encoder": logistic(),
+        "boosting": boosting(["job"], 0),
+        "blend": [logistic(), boosting(["job"], 0)],
+        "network": Network(epochs=1, members=1),
+        "category": HistGradientBoostingClassifier(categorical_features="from_dtype"),
+    }
+    X = old[["income", "job", "region"]]
+    X = X.astype({"job": KIND}) if kind == "category" else X.assign(job=as_text(X["job"]))
+    model = FairBayes(scorers[kind], sensitive_column="region", random_state=0)
+    model.fit(X, old["decision"]).save(tmp_path / "m")
+    strange = new["job"].mask(new.index < 3, "pilot").mask(new.index == 3)
+    for jobs, line in ((new["job"], ""), (strange, "3 rows have a value of 'job' that the model ")):
+        new.assign(job=jobs).to_csv(tmp_path / "new.csv", index=False)
+        for command in (("predict", "--out", tmp_path / "out.csv", "--overwrite"), ("evaluate",)):
+            name, *options = command
+            given = (name, tmp_path / "m", tmp_path / "new.csv", *options, "--tolerance", 0.3)
+            told = shell(*given).stderr
+            assert ("no category for" in told) == bool(line)
+            assert line in told
+            assert ("'pilot'" in told) == bool(line)
+            assert "no category" not in shell(*given, "--quiet").stderr
+
+
+@pytest.mark.parametrize(("method", "most"), [("logistic", 64), ("boosting", 253)])
+def test_values_beyond_those_that_a_method_tells_apart_are_told(
+    method: str, most: int, tmp_path: Path, old: pd.DataFrame, shell: Any
+) -> None:
+    many = most + 20
+    cities = [f"city {i % many if i < 1300 else i % 40}" for i in range(len(old))]
+    table = old[["income", "region", "decision"]].assign(city=cities)
+    table.to_csv(tmp_path / "t.csv", index=False)
+    given = ("--label", "decision", "--sensitive", "region", "--method", method, "--out")
+    found = shell("train", tmp_path / "t.csv", *given, tmp_path / "m").stderr
+    told = f"'city' has {many} values; the {most} most frequent have a category of their own, "
+    assert re.search(re.escape(told) + r"\d+\.\d% of rows don't\.\n", found), found
+    found = shell("predict", tmp_path / "m", tmp_path / "t.csv", "--out", tmp_path / "o.csv").stderr
+    assert f"new, or not among the {most} most frequent values of training." in found
+
+
+@pytest.mark.parametrize(
+    ("written", "given"),
+    [
+        ({"sep": ";", "encoding": "latin-1", "decimal": ","},
+         ("--separator", ";", "--encoding", "latin-1", "--decimal", ",")),
+        ({"sep": "\t"}, ("--separator", "tab")),
+        ({"encoding": "utf-16"}, ("--encoding", "utf-16")),
+    ],
+)  # fmt: skip
+def test_a_file_that_is_written_otherwise_is_the_same_table(
+    written: dict[str, str],
+    given: tuple[str, ...],
+    tmp_path: Path,
+    old: pd.DataFrame,
+    new: pd.DataFrame,
+    answer: Any,
+    shell: Any,
+) -> None:
+    for name, table in (("old", old), ("new", new)):
+        named = table.drop(columns=["number", "half"]).rename(columns={"job": "tätigkeit"})
+        named.to_csv(tmp_path / f"{name}-usual.csv", index=False)
+        named.to_csv(tmp_path / f"{name}-other.csv", index=False, **written)
+    found = {}
+    for kind, form in (("usual", ()), ("other", given)):
+        out, new_rows = tmp_path / kind, tmp_path / f"new-{kind}.csv"
+        told = answer("train", tmp_path / f"old-{kind}.csv", "--label", "decision", "--sensitive",
+                      "region", "--method", "logistic", "--out", out, *form)  # fmt: skip
+        shell("predict", out, new_rows, "--out", tmp_path / f"{kind}-decided.csv", *form)
+        shell("calibrate", out, new_rows, "--out", tmp_path / f"{kind}-2", *form)
+        found[kind] = (
+            told["frontier"],
+            (tmp_path / f"{kind}-decided.csv").read_text(),
+            answer("evaluate", out, new_rows, *form)["accuracy"],
+            answer("dial", tmp_path / f"{kind}-2")["gap"],
+        )
+    assert found["usual"] == found["other"]
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        (("--separator", ";;"), "--separator must be one sign, such as ';' or tab, got ';;'."),
+        (("--separator", "a"), "--separator must be one sign"),
+        (("--encoding", "latin-99"), "--encoding must be one that Python knows, such as latin-1"),
+        (("--decimal", ","), "--decimal must be another sign than --separator, got ',' for both."),
+        (("--separator", ";"), "is the separator ','? --separator , reads it"),
+    ],
+)
+def test_forms_that_no_file_has(
+    given: tuple[str, ...], told: str, model: Path, place: Path, shell: Any
+) -> None:
+    found = shell("predict", model, place / "new.csv", "--out", "-", *given, code=2)
+    assert told in found.stderr
+
+
+def test_forms_are_for_csv(model: Path, place: Path, shell: Any) -> None:
+    given = ("--out", "-", "--encoding", "latin-1")
+    found = shell("predict", model, place / "new.parquet", *given, code=2)
+    assert "--encoding is for CSV files, got 'new.parquet'." in found.stderr
+
+
 # ---- mistakes ----------------------------------------------------------------------------------
 
 
@@ -116,11 +257,17 @@ def test_unknown_categories_and_missing_numbers_are_taken(
     [
         (lambda t: t.rename(columns={"income": "incme"}), "Is it 'incme' there?"),
         (lambda t: t.drop(columns="region"), "DATA must have the column 'region'; it has 'num"),
-        (lambda t: t.assign(region="east"), "groups that were not among the calibration rows"),
-        (lambda t: t.assign(region=None), "of every row in 'region', got 700 rows without"),
+        (lambda t: t.assign(region="North"), "Did you mean 'north'? Correct a name that is missp"),
+        (lambda t: t.assign(region="east"), "; got 'east' in 700 rows (first: data row 1). Corr"),
+        (
+            lambda t: t.assign(region=t["region"].where(~t.index.isin([7, 9]), "Nroth")),
+            "got 'Nroth' in 2 rows (first: data row 8). Did you mean 'north'? Correct a name that "
+            "is misspelt; if the group is new, calibrate on rows of it.",
+        ),
+        (lambda t: t.assign(region=None), "got 700 rows without (first: data row 1). "),
         (
             lambda t: t.assign(income=t["income"].astype(object).where(t.index != 5, "much")),
-            "'income' must hold numbers, as it did in training, got 'much' in row 6 (the first",
+            "'income' must hold numbers, as it did in training, got 'much' in data row 6.",
         ),
         (lambda t: t.iloc[:0], "must hold at least one row"),
     ],
@@ -172,7 +319,9 @@ def test_an_id_must_not_hide_what_is_written(model: Path, place: Path, shell: An
     [
         ("a.csv", b"", "can't be read: it is empty"),
         ("a.csv", b"a,b\n1,2\n3,4,5\n", "line 3 has 3 values, and those before have 2."),
-        ("a.csv", b"\xff\xfe\x00", "isn't text in UTF-8. Is it a CSV file?"),
+        ("a.csv", b"\xff\xfe\x00", "--encoding names its encoding."),
+        ("a.csv", "name,b\nJürgen,2\n".encode("latin-1"), "isn't text in UTF-8."),
+        ("a.xlsx", b"PK", "got 'a.xlsx'. Export the sheet as CSV (in UTF-8) or Parquet."),
         ("a.csv", b"a;b;c\n1;2;3\n", "got one column 'a;b;c': is the separator ';'?"),
         ("a.csv", b"a,b,a\n1,2,3\n", "must name each column once, got 'a' twice"),
         ("a.parquet", b"PAR1 not really", "can't be read"),

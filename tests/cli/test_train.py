@@ -7,18 +7,21 @@ import signal
 import subprocess
 import sys
 import time
+import warnings
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.linear_model import LogisticRegression
 
 import fairdial
-from fairdial import FairBayes, SmallGroupError
+from fairdial import FairBayes, InvalidInputError, SmallGroupError
 from fairdial.cli.learners import METHODS, NETWORKS
-from fairdial.cli.rows import TrainingRows, check_held_out
-from fairdial.cli.tables import looks_like_dates
+from fairdial.cli.rows import TrainingRows, check_held_out, take_features, take_labels
+from fairdial.cli.tables import looks_like_dates, need_columns
+from fairdial.methods.candidates import make_candidate
 from fairdial.methods.learners import boosting, logistic
 
 COMMON = ("--label", "decision", "--positive", "approve", "--drop", "number,half")
@@ -129,16 +132,59 @@ def test_a_network_of_every_method_is_trained_and_saved(
     assert told["method"] == method
 
 
-def test_a_blend_is_both_averaged_and_auto_says_what_it_took(place: Path, answer: Any) -> None:
+def test_a_blend_is_both_averaged_and_auto_says_what_it_took(
+    place: Path, answer: Any, shell: Any
+) -> None:
     common = ("train", place / "old.csv", *COMMON, "--sensitive", "region")
     answer(*common, "--method", "blend", "--out", place / "blend")
     assert [type(part).__name__ for part in fairdial.load(place / "blend").estimator] == [
         "Pipeline"
     ] * 2
     told = answer(*common, "--method", "auto", "--budget", 0.001, "--out", place / "auto")
-    assert told["chosen"] == "logistic"
+    assert told["chosen"] == "boosting"
     assert "not tried" in told["why"]
     assert type(fairdial.load(place / "auto")) is FairBayes
+    known = answer("info", place / "auto")
+    assert [known[name] for name in ("method", "chosen")] == ["auto", "boosting"]
+    assert known["why"] == told["why"]
+    shown = " ".join(shell("info", place / "auto").stdout.split())
+    assert f" chosen boosting. {told['why']} " in shown
+    assert answer("info", place / "blend")["chosen"] is None
+    assert "\nchosen " not in shell("info", place / "blend").stdout
+
+
+def test_why_a_candidate_failed_is_told_in_full_and_not_saved(
+    place: Path, tmp_path: Path, shell: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Quotes(LogisticRegression):  # type: ignore[misc]
+        def fit(self, *_: Any) -> Any:
+            raise ValueError("this is no number: 'patient0@clinic.org'")
+
+    monkeypatch.setattr("fairdial.methods.candidates.boosting", lambda *_, **__: Quotes())
+    common = ("train", place / "old.csv", *COMMON, "--sensitive", "region", "--method", "auto")
+    found = shell(*common, "--budget", 0.001, "--out", tmp_path / "m")
+    assert "\nboosting failed: ValueError: this is no number: 'patient0@" in found.stderr
+    assert "Chosen: logistic." in found.stderr
+    assert "boosting: failed: ValueError." in shell("info", tmp_path / "m").stdout
+    saved = [path.read_bytes() for path in (tmp_path / "m").rglob("*") if path.is_file()]
+    assert not [body for body in saved if b"@clinic" in body]
+
+
+def test_many_columns_of_numbers_are_taken_as_from_python(tmp_path: Path, answer: Any) -> None:
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame(rng.normal(size=(600, 300))).rename(columns="x{}".format)
+    table = table.assign(label=(table["x0"] > 0).astype(int), group=rng.choice(["a", "b"], 600))
+    path = write(tmp_path, table)
+    common = ("train", path, "--label", "label", "--sensitive", "group", "--method")
+    X = table.drop(columns=["label", "group"])
+    for method in ("logistic", "blend"):
+        answer(*common, method, "--out", tmp_path / method)
+        found = fairdial.load(tmp_path / method).estimator
+        assert repr(found) == repr(make_candidate(method, X, 0).estimator)
+    assert "simpleimputer" in found[0].named_steps
+    narrow = write(tmp_path, table.drop(columns=[f"x{i}" for i in range(1, 50)]))
+    answer("train", narrow, *common[2:], "logistic", "--out", tmp_path / "narrow")
+    assert "tableencoder" in fairdial.load(tmp_path / "narrow").estimator.named_steps
 
 
 def test_settings_reach_the_estimator(place: Path, answer: Any) -> None:
@@ -197,6 +243,21 @@ def test_labels_of_any_kind_and_the_positive_one(
     assert scored["accuracy"] > 0.6
 
 
+@pytest.mark.parametrize(
+    ("labels", "warned"),
+    [((1, 2), True), ((9, 10), True), ((0, 1), False), ((0.0, 1.0), False), ((False, True), False)],
+)
+def test_a_label_that_is_taken_by_default_is_told_unless_it_is_one(
+    labels: tuple[Any, Any], warned: bool, old: pd.DataFrame
+) -> None:
+    y = pd.Series(np.where(old["owner"], labels[1], labels[0]), name="y")
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        assert take_labels(y, None)[1] is None
+    words = [f"--positive was not given: {labels[1]} of 'y' is taken for the label that selected"]
+    assert [str(one.message)[: len(words[0])] for one in caught] == words * warned
+
+
 def test_a_text_label_that_is_taken_by_default_is_told(place: Path, shell: Any) -> None:
     found = shell("train", place / "old.csv", "--label", "decision", "--sensitive", "region",
                   "--method", "logistic", "--out", place / "greater")  # fmt: skip
@@ -244,7 +305,7 @@ def test_a_text_column_may_have_more_values_than_boosting_has_bins(
     ("column", "values", "told"),
     [
         ("region", lambda n: range(n), "must tell at most 100 groups, got 1,600"),
-        ("income", lambda n: [0.5] * (n - 1) + [np.inf], "infinite one in row 1,600"),
+        ("income", lambda n: [0.5] * (n - 1) + [np.inf], "infinite one in data row 1,600"),
         ("income", lambda n: pd.date_range("2020-01-01", periods=n), "turn them into numbers"),
         ("region", lambda n: ["here"] * n, "must tell two groups or more, got one: 'here'"),
         (
@@ -275,20 +336,33 @@ def test_columns_that_cannot_be_what_they_are_to_be(
         (["--label", "decison"], "'decision'; got 'decison'. Did you mean 'decision'?"),
         (["--label", "children"], "'children' must hold two values, got 4: 0, 1, 2, 3."),
         (["--label", "half"], "'half' must hold texts, whole numbers or truth values, got 0.5."),
-        (["--label", "job"], "'job' must hold a label in every row"),
+        (["--label", "job"], "a label in every row, got {} without (first: {}). --drop-mi"),
         (["--label", "region"], "must name different columns, got 'region' twice"),
         (["--sensitive", "Region"], "got 'Region'. Did you mean 'region'?"),
         (["--sensitive", "region,zzz"], "--sensitive must be among the columns 'number',"),
-        (["--sensitive", "job"], "'job' must tell the group of every row"),
+        (["--sensitive", "job"], "got {} without (first: {}). --drop-missing leaves those"),
+        (["--sensitive", "Regoin"], "got 'Regoin'. Did you mean 'region'?"),
+        (["--sensitive", "sex,Regoin"], "got 'Regoin'. Did you mean 'region'?"),
         (["--drop", "numbr"], "Did you mean 'number'?"),
+        (["--criterion", "demographic parity"], ". Did you mean 'demographic_parity'?"),
+        (["--criterion", "equalized_odds"], " Equalised odds, true and false positive rates at"),
         (["--positive", "yes"], "--positive must be one of the labels 'approve' and 'deny'"),
         (["--epochs", "3"], "--epochs is for networks"),
         (["--method", "epo", "--recalibrate"], "--recalibrate is for methods with thresholds"),
         (["--method", "forest"], "'forest' is not one of"),
         (["--criterion", "equal"], "'equal' is not one of"),
         (["--tolerance", "1.3"], "1.3 is not in the range 0<=x<=1"),
+        (["--tolerance", "5"], "5.0 is not in the range 0<=x<=1. 5% is 0.05."),
+        (["--tolerance", "0,05"], "'0,05' is not a valid number. Write 0.05, with a point."),
+        (["--tolerance", "5%"], "'5%' is not a valid number. 5% is 0.05."),
+        (["--calibration", "95"], "95.0 is not in the range 0<x<1. 95% is 0.95."),
+        (["--calibration", "0"], "0.0 is not in the range 0<x<1.\n"),
+        (["--tolerance", "500"], "500.0 is not in the range 0<=x<=1.\n"),
         (["--tolerance", "nan"], "nan is not in the range 0<=x<=1"),
         (["--tolerance", "abc"], "'abc' is not a valid number"),
+        (["--budget", "nan"], "'--budget': nan is not in the range x>0"),
+        (["--budget", "0"], "'--budget': 0.0 is not in the range x>0"),
+        (["--budget", "5%"], "'--budget': '5%' is not a valid number.\n"),
         (["--min-count", "900"], "at least 900 held-out rows that count for demographic_parity"),
         (["--positive", "Deny"], "got 'Deny'. Did you mean 'deny'?"),
         (["--out", "/proc/m"], "--out must lie in a folder that can be written to, got /proc/m"),
@@ -296,8 +370,10 @@ def test_columns_that_cannot_be_what_they_are_to_be(
     ],
 )  # fmt: skip
 def test_mistakes_end_with_two_and_say_what_is_wrong(
-    changed: list[str], told: str, place: Path, shell: Any
+    changed: list[str], told: str, old: pd.DataFrame, place: Path, shell: Any
 ) -> None:
+    gone = np.flatnonzero(old["job"].isna())
+    told = told.format(f"{len(gone)} rows", f"data row {gone[0] + 1}")
     given = ["train", place / "old.csv", "--label", "decision", "--sensitive", "region",
              "--method", "logistic", "--out", place / "never"]  # fmt: skip
     for option, value in zip(changed[::2], [*changed[1::2], None], strict=False):
@@ -306,7 +382,8 @@ def test_mistakes_end_with_two_and_say_what_is_wrong(
         else:
             given += [option] if value is None else [option, value]
     found = shell(*given, code=2)
-    assert told in " ".join(found.stderr.split())
+    assert told.strip() in " ".join(found.stderr.split())
+    assert told.endswith("\n") <= found.stderr.endswith(told)
     assert found.stdout == ""
     assert not (place / "never").exists()
 
@@ -329,6 +406,24 @@ def test_names_that_are_far_from_all_others_are_not_guessed(place: Path, shell: 
                   "--drop", "nope", "--out", place / "never", code=2)  # fmt: skip
     assert "got 'nope'." in found.stderr
     assert "Did you mean" not in found.stderr
+
+
+@pytest.mark.parametrize(
+    ("name", "columns", "meant"),
+    [
+        ("id", ["customer_id", "region"], "customer_id"),
+        ("ID", ["Customer ID", "region"], "Customer ID"),
+        ("id", ["customer_id", "order_id"], None),
+        ("id", ["paid", "region"], None),
+    ],
+)
+def test_a_column_is_meant_by_a_word_of_its_name(
+    name: str, columns: list[str], meant: str | None
+) -> None:
+    with pytest.raises(InvalidInputError) as caught:
+        need_columns(pd.DataFrame(columns=columns), [name], "--drop")
+    ending = "" if meant is None else f" Did you mean {meant!r}?"
+    assert str(caught.value).endswith(f"got {name!r}.{ending}")
 
 
 def test_dates_that_are_texts_are_told(old: pd.DataFrame, tmp_path: Path, shell: Any) -> None:
@@ -393,8 +488,82 @@ def test_a_model_that_decides_alike_for_all_is_told(
 def test_the_resting_tolerance_has_a_line_of_its_own(place: Path, shell: Any) -> None:
     found = shell("train", place / "old.csv", *COMMON, "--sensitive", "region", "--method",
                   "logistic", "--tolerance", 0.9, "--out", place / "wide")  # fmt: skip
-    assert [line for line in found.stdout.splitlines() if line.startswith(" 0.9 <-")]
+    assert [line for line in found.stdout.splitlines() if line.startswith(" 0.9 free <-")]
+    assert "free the unconstrained position\n" in found.stdout
+    frontier = fairdial.load(place / "wide").frontier_
+    assert f" {frontier.gap[0]:.4g} free" not in found.stdout  # the same position
     assert "1,600 rows, 25% of them held out to find the dial" in found.stderr
+
+
+def test_that_the_gap_of_new_rows_may_be_larger_is_said_once(place: Path, shell: Any) -> None:
+    out = place / "caveat"
+    given = ("--sensitive", "region", "--method", "logistic", "--out", out)
+    found = shell("train", place / "old.csv", *COMMON, *given)
+    held = fairdial.load(out).frontier_.counted.min()
+    told = (
+        "On new rows the gap may well be larger, all the more as the smallest group, 'south', has "
+        f"{held} that count: fairdial dial {out} --confidence 0.95 asks for a bound.\n"
+    )
+    assert found.stdout.endswith(told)
+    assert found.stdout.count("may well be larger") == 1
+    assert "On new rows the gap may well be larger: --conf" in shell("dial", out).stdout
+    again = ("calibrate", out, place / "new.csv", "--in-place")
+    assert "On new rows the gap may well be larger, all the more" in shell(*again).stdout
+
+
+def test_a_small_table_is_told_of_other_methods_unless_one_was_named(
+    place: Path, tmp_path: Path, shell: Any
+) -> None:
+    words = "Small table: --method blend or auto may be better (on COMPAS blend was by about a"
+    common = ("train", place / "old.csv", *COMMON, "--sensitive", "region", "--out")
+    assert words in shell(*common, tmp_path / "a").stderr
+    assert words not in shell(*common, tmp_path / "b", "--method", "boosting").stderr
+    assert shell(*common, tmp_path / "c", "-q").stderr == ""
+
+
+def warned(table: pd.DataFrame, groups: list[str]) -> list[str]:
+    """What is said of a table's columns before training."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        take_features(table, groups)
+    return [str(one.message) for one in caught]
+
+
+@pytest.mark.parametrize(
+    ("values", "words"),
+    [
+        (lambda i: f"{i},345 EUR", "looks like numbers, but with others that are none, such as '0"),
+        (lambda i: f"${i}.50", "looks like numbers, but"),
+        (lambda i: "unknown" if i == 7 else str(i), "are none, such as 'unknown'"),
+        (lambda i: f"{i % 300} kg", "looks like numbers, but"),
+        (lambda i: f"note {i}", "has another value in every row"),
+        (lambda i: f"{i:04d}-{i % 7}", "has another value in every row"),
+        (lambda i: f"note {max(i, 20)}", "has 580 different texts in 600 rows"),
+        (lambda i: f"2020-01-{1 + i % 28:02d}", "looks like dates"),
+        (lambda i: f"place {i % 100}", None),
+        (lambda i: f"{i % 8} children", None),
+        (lambda i: f"{i % 60}{'ABCDEFGHIJ'[i % 10]}", None),
+        (lambda i: f"{10 * (i % 20)}-{10 * (i % 20) + 9}", None),
+    ],
+)
+def test_texts_that_are_hardly_categories_are_told_once(values: Any, words: str | None) -> None:
+    table = pd.DataFrame({"x": [values(i) for i in range(600)], "g": ["a", "b"] * 300})
+    told = warned(table, ["g"])
+    assert len(told) == (words is not None)
+    assert all(words in line and "--drop 'x'" in line for line in told)
+
+
+def test_a_text_with_far_more_values_than_categories_is_told() -> None:
+    table = pd.DataFrame({"x": [f"word {i % 1500}" for i in range(6000)], "g": ["a", "b"] * 3000})
+    (told,) = warned(table, ["g"])
+    assert told.startswith("'x' has 1,500 different texts in 6,000 rows")
+
+
+def test_groups_that_differ_only_by_capitals_or_spaces_are_told() -> None:
+    names = ["Woman", "woman ", "Man", "Human"]
+    table = pd.DataFrame({"x": range(40), "g": names * 10})
+    (told,) = warned(table, ["g"])
+    assert "'g' has the groups 'Woman' and 'woman ', which differ only by capitals" in told
 
 
 def test_every_method_is_documented_by_the_help(shell: Any) -> None:
@@ -404,6 +573,18 @@ def test_every_method_is_documented_by_the_help(shell: Any) -> None:
 
 
 # ---- processes ---------------------------------------------------------------------------------
+
+
+def test_torch_that_is_missing_is_named_before_the_work(
+    place: Path, shell: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "torch", None)
+    given = ("--sensitive", "region", "--method", "gfb", "--out", place / "without")
+    found = shell("train", place / "old.csv", *COMMON, *given, code=1)
+    assert found.stderr == (
+        "Error: --method gfb needs torch: pip install '.[torch]' -c constraints.txt in fairdial's "
+        "folder; --method boosting does without.\n"
+    )
 
 
 def test_under_torchrun_only_networks_are_trained(

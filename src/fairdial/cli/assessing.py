@@ -23,9 +23,11 @@ def take_truth(model: Any, column: Any) -> NDArray[np.bool_]:
     negative, positive = model.classes_.tolist()
     other = column[~column.isin([negative, positive])]
     if len(other):
+        missing = other.isna().iloc[0]
+        got = "nothing" if missing else repr(other.iloc[0])
         raise InvalidInputError(
             f"--label: {column.name!r} must hold {negative!r} and {positive!r}, as in training, "
-            f"got {other.iloc[0]!r} in {row_name(other.index[0])}."
+            f"got {got} in {row_name(other.index[0])}.{' Leave such rows out.' if missing else ''}"
         )
     truth: NDArray[np.bool_] = column.isin([positive]).to_numpy()
     return truth

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import sys
 import tomllib
 from pathlib import Path
@@ -93,7 +94,12 @@ def bench_run(
         told = f"Stopped: {kept.done} of {kept.total} trials are kept; the same command goes on."
         click.echo(told, err=True)
         sys.exit(INTERRUPTED)
-    show.result(*_told(after))
+    reasons = running.reasons(chosen, store)
+    figures, line = _told(after)
+    trials = [f"  {n} trial{'s' if n > 1 else ''}: {reason}" for reason, n in reasons.items()]
+    show.result(figures | {"reasons": reasons}, line, *trials)
+    if after.done and not show.as_json:
+        show.note(f"fairdial bench report --out {shlex.quote(str(out))} writes the report.")
     if after.failed:
         sys.exit(FAILED)
 
@@ -148,12 +154,17 @@ def _plan_of(out: Path) -> Any:
     return read_plan(out / PLAN)
 
 
-def _told(found: Any) -> tuple[dict[str, int], str]:
+def _told(found: Any) -> tuple[dict[str, Any], str]:
     """How far a study is, as data and as a line."""
     told = {"total": found.total, "done": found.done, "failed": found.failed}
     failed = f", {found.failed} failed" if found.failed else ""
     line = f"{found.done} of {found.total} trials done{failed}."
     return told | {"missing": found.missing}, line
+
+
+def time_left(seconds: float) -> str:
+    """About how long something still takes, in words."""
+    return "less than a minute" if seconds < 60 else f"about {seconds / 60:.1f} minutes"
 
 
 class Trials:
@@ -187,7 +198,7 @@ class Trials:
     def advance(self, record: dict[str, Any]) -> None:
         """One more trial is done."""
         left = record["seconds"] / record["done"] * (record["total"] - record["done"])
-        told = f"{record['running']} running, about {left / 60:.1f} minutes left"
+        told = f"{record['running']} running, {time_left(left)} left"
         if self._bar is not None:
             self._bar.update(self._task, advance=1, told=f"{told}; last: {record['trial']}")
         else:

@@ -10,7 +10,7 @@ import click
 
 from fairdial.cli import options
 from fairdial.cli.output import Output
-from fairdial.errors import FairdialWarning, InvalidInputError, warn
+from fairdial.errors import FairdialWarning, InvalidInputError, SmallGroupError, warn
 
 
 @click.command()
@@ -28,6 +28,7 @@ from fairdial.errors import FairdialWarning, InvalidInputError, warn
 @click.option("--group", metavar="COLUMN", help="With --scores: column that tells the group.")
 @options.OVERWRITE
 @options.KEY
+@options.reads
 @options.TRUST
 @options.tells
 def calibrate(
@@ -41,6 +42,7 @@ def calibrate(
     overwrite: bool,
     key_file: Path | None,
     trust: tuple[str, ...],
+    form: options.Form,
     show: Output,
 ) -> None:
     """Find the dial of MODEL anew on the rows of DATA, which it hasn't learned from.
@@ -55,6 +57,7 @@ def calibrate(
     fairdial calibrate model scored.parquet --scores logit --group sex --out model2
     """
     from fairdial.cli.figures import (
+        caveat,
         frontier_parts,
         point_data,
         positions,
@@ -63,7 +66,7 @@ def calibrate(
     )
     from fairdial.cli.models import check_place, open_model, refuse_unsigned
     from fairdial.cli.predict import MARGIN
-    from fairdial.cli.rows import groups_of, inputs, label_of, read_rows
+    from fairdial.cli.rows import group_meant, groups_of, inputs, label_of, read_rows
     from fairdial.cli.tables import need_columns
 
     if (out is None) != in_place:
@@ -71,6 +74,8 @@ def calibrate(
         raise InvalidInputError(f"Either --out or --in-place must be given, got {got}.")
     if (scores is None) != (group is None):
         raise InvalidInputError("--scores and --group must be given together, got one of them.")
+    if scores is not None and form != options.Form():
+        raise InvalidInputError("--separator, --encoding and --decimal are for CSV, not --scores.")
     if scores == MARGIN:
         raise InvalidInputError(
             "--scores must be scores that don't depend on the dial, got 'margin', which does: "
@@ -91,23 +96,29 @@ def calibrate(
         check_groups(known, model.frontier_.groups, "--group")
     else:
         name = label_of(model) if label is None else label
-        table = read_rows(model, data, name)
+        table = read_rows(model, data, name, form=form)
         if label is not None:
             need_columns(table, [label], "--label")
         labelled = name is not None and name in table
         if not labelled:
             refuse_without_labels(model, name)
             show.note("DATA has no labels: the dial is found without, and accuracy isn't known.")
-        check_groups(known, groups_of(model, table), "DATA")
-        model.calibrate(inputs(model, table), table[name] if labelled else None)
+        found = groups_of(model, table)
+        check_groups(known, found, "DATA")
+        try:
+            model.calibrate(inputs(model, table), table[name] if labelled else None)
+        except SmallGroupError as error:
+            fresh = [group for group in found if known and group not in known]
+            raise SmallGroupError(f"{error}{group_meant(fresh, known)}") from error
     target = folder if out is None else out
-    found = model.save(target, overwrite=overwrite or in_place, key=key_file)
+    saved = model.save(target, overwrite=overwrite or in_place, key=key_file)
+    warn_of_fresh(known, model.frontier_.groups)
     frontier, resting = model.frontier_, model.tolerance
     points = positions(frontier, shown_tolerances(frontier, resting))
     warn_if_constant(points)
     told: dict[str, Any] = {
         "model": str(target),
-        "hash": found,
+        "hash": saved,
         "criterion": frontier.criterion.name,
         "tolerance": resting,
         "calibration_rows": int(frontier.rows.sum()),
@@ -118,6 +129,7 @@ def calibrate(
         told,
         f"On {told['calibration_rows']:,} fresh rows, {told['criterion'].replace('_', ' ')}:",
         *frontier_parts(points, resting),
+        caveat(frontier, target),
     )
     show.note(f"The calibrated model is in {target}, its dial rests at {resting:g}.")
 
@@ -131,6 +143,10 @@ def check_groups(known: Sequence[Hashable], found: Sequence[Hashable], argument:
             f"{', '.join(missing)} (but of {', '.join(map(repr, found))}): the model could no "
             "longer decide for them."
         )
+
+
+def warn_of_fresh(known: Sequence[Hashable], found: Sequence[Hashable]) -> None:
+    """Say which groups a dial knows from now on."""
     fresh = [repr(name) for name in found if known and name not in known]
     if fresh:
         warn(

@@ -10,6 +10,7 @@ import click
 
 from fairdial.cli import options
 from fairdial.cli.output import Output
+from fairdial.errors import need_extra
 
 if TYPE_CHECKING:
     import numpy as np
@@ -27,6 +28,10 @@ COLUMNS = {  # group, label, and the two labels
     "adult": ("sex", "income", "<=50K", ">50K"),
     "compas": ("origin", "charged_again", "no", "yes"),
 }
+NEXT = (
+    "Next, on a table of your own: fairdial train people.csv --label income --sensitive sex "
+    "--out model"
+)
 BOOSTING = "gradient boosting"
 FIGURES = ("demo-frontier.png", "demo-logits.png")
 
@@ -45,8 +50,8 @@ class Curve(NamedTuple):
 @click.option("--out", type=click.Path(path_type=Path), help="Keep gradient boosting's model here.")
 @click.option(
     "--figures",
-    type=click.Path(exists=True, file_okay=False, path_type=Path),
-    help=f"Folder for {FIGURES[0]} and, with --networks, {FIGURES[1]}.",
+    type=click.Path(file_okay=False, path_type=Path),
+    help=f"Folder for {FIGURES[0]} and, with --networks, {FIGURES[1]}; made if need be.",
 )
 @click.option(
     "--tables",
@@ -73,6 +78,11 @@ def demo(
     if out is not None:
         check_place(out, overwrite, None)
         import_skops()
+    if networks:
+        need_extra("torch", "--networks", "torch")
+    if figures is not None:
+        need_extra("matplotlib", "--figures", "plot")
+        figures.mkdir(parents=True, exist_ok=True)
     table = load_adult() if data == "adult" else load_compas()
     train, test = table.split(test_size=0.2, random_state=0)
     if tables is not None:
@@ -101,6 +111,8 @@ def demo(
     if figures is not None:
         for path in draw(models, curves, test, figures, data):
             show.note(f"Drawn in {path}.")
+    if not show.as_json:
+        show.note(NEXT)
 
 
 def write_tables(data: str, parts: dict[str, Dataset], folder: Path, overwrite: bool) -> list[str]:
@@ -163,6 +175,7 @@ def _decide(model: Any, test: Dataset) -> Any:
 
 def _parts(model: Any, curve: Curve, test: Dataset, title: str) -> list[Any]:
     """The story of one model."""
+    from fairdial.cli.figures import MARK, UNREACHED
     from fairdial.metrics import group_table
 
     by_group = group_table(
@@ -171,8 +184,11 @@ def _parts(model: Any, curve: Curve, test: Dataset, title: str) -> list[Any]:
     return [
         f"{title}: gradient boosting, trained once.",
         dial_table(model, curve, test),
-        "Flips: test rows that gain (+) or lose (-) against the unconstrained decisions. The bound "
-        "for new rows\nholds for the whole column at once. * is the smallest gap there is.\n",
+        "Gap: the difference between the groups' shares of selected rows (demographic parity).\n"
+        "Thresholds are log-odds: 0 is a probability of 1/2. Flips: test rows that gain (+) or "
+        "lose (-) against the\nunconstrained decisions. The bound for new rows holds for the whole "
+        "column at once, and is wider for that.\n"
+        f"{MARK} {UNREACHED}\n",
         _promise(model),
         f"\nTest rows by group at tolerance {WISH:g}:\n{by_group.round(4).to_string()}",
     ]
@@ -188,8 +204,9 @@ def _promise(model: Any) -> str:
     except CannotCertifyError as refusal:
         return f"{told}: these rows can't promise it.\n{refusal}"
     return (
-        f"{told}, declared beforehand: the dial keeps {sure.gap:.4f}\non the calibration rows; "
-        f"accuracy there is {sure.accuracy:.4f} instead of {model.frontier_.at(WISH).accuracy:.4f}."
+        f"{told}, declared beforehand\n(narrower than the column's bounds, as it is for one line): "
+        f"the dial keeps {sure.gap:.4f} on the calibration\nrows; accuracy there is "
+        f"{sure.accuracy:.4f} instead of {model.frontier_.at(WISH).accuracy:.4f}."
     )
 
 

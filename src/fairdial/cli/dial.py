@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 @click.command()
 @options.MODEL
 @options.tolerance(told="The largest gap that is wished for. [default: where the dial rests]")
-@options.CONFIDENCE
+@options.certifies
 @click.option(
     "--from",
     "before",
@@ -33,6 +33,7 @@ def dial(
     folder: Path,
     tolerance: float | None,
     confidence: float | None,
+    simultaneous: bool,
     before: float | None,
     keep: bool,
     key_file: Path | None,
@@ -42,14 +43,15 @@ def dial(
     """What MODEL does at a tolerance, on its calibration rows, and who is moved.
 
     Nothing is trained. --set writes the tolerance into the model's folder; a confidence is no part
-    of the model, and is asked for each time.
+    of the model, and is asked for each time. A server's dial is moved by the server.
 
     \b
     fairdial dial model --tolerance 0.05
     fairdial dial model --tolerance 0.05 --confidence 0.95 --from 0.1
+    fairdial dial model --tolerance 0.1 --confidence 0.95 --simultaneous
     """
-    from fairdial.cli.figures import moves, point_data, sentence
-    from fairdial.cli.models import open_model, read_told, refuse_unsigned
+    from fairdial.cli.figures import holds_for_any, moves, point_data, positions, sentence
+    from fairdial.cli.models import open_model, read_told, refuse_unsigned, telling_table
 
     if keep and (tolerance is None or confidence is not None):
         raise InvalidInputError("--set must come with --tolerance and without --confidence.")
@@ -57,8 +59,13 @@ def dial(
     resting = known.resting
     wish = resting if tolerance is None else tolerance
     start = resting if before is None else before
-    after = known.frontier.at(wish, confidence=confidence)
-    old = known.frontier.at(start)
+    with telling_table(known.share):
+        after = known.frontier.at(wish, confidence=confidence, simultaneous=simultaneous)
+    any_wish = holds_for_any(known.frontier, confidence, simultaneous)
+    if before is None:  # nobody asked for where it rests: no warning if that isn't reached
+        (old,) = positions(known.frontier, [start])
+    else:
+        old = known.frontier.at(start)
     moved = moves(old, after)
     if keep:
         refuse_unsigned(folder, key_file)
@@ -66,12 +73,26 @@ def dial(
         model.tolerance = wish
         model.save(folder, overwrite=True, key=key_file)
     show.result(
-        point_data(after) | {"resting": wish if keep else resting, "from": start, "moved": moved},
-        sentence(after),
+        point_data(after)
+        | {
+            "simultaneous": any_wish,
+            "resting": wish if keep else resting,
+            "from": start,
+            "moved": moved,
+        },
+        sentence(after, any_wish),
         _group_table(after, moved, start),
     )
     if keep:
         show.note(f"The dial of {folder} rests at {wish:g} now (before: {resting:g}).")
+        from fairdial.serve.audit import BESIDE
+
+        log = Path(f"{folder.absolute()}{BESIDE}")
+        if log.exists():
+            show.note(
+                f"A server of it stands where its audit log says ({log.name}): move that dial by "
+                "the server's page, or by PUT /v1/dial."
+            )
 
 
 def _group_table(point: Point, moved: list[dict[str, Any]], start: float) -> Any:
@@ -79,7 +100,7 @@ def _group_table(point: Point, moved: list[dict[str, Any]], start: float) -> Any
     from fairdial.cli.output import table
 
     frame = point.to_frame()
-    head = ["group", *(name.replace("_", " ") for name in frame), f"against {start:g}"]
+    head = ["group", *(name.replace("_", " ") for name in frame), f"rows moved from {start:g}"]
     lines = []
     for (group, line), move in zip(frame.iterrows(), moved, strict=True):
         cells = [f"{int(v):,}" if name == "rows" else share(v) for name, v in line.items()]

@@ -17,7 +17,7 @@ LEVEL = 0.95
 @options.MODEL
 @options.DATA
 @options.tolerance(told="The largest gap that is wished for. [default: where the dial rests]")
-@options.CONFIDENCE
+@options.certifies
 @click.option("--label", metavar="COLUMN", help="Column of labels. [default: that of training]")
 @click.option(
     "--level",
@@ -27,6 +27,7 @@ LEVEL = 0.95
     help="Of the intervals.",
 )
 @options.KEY
+@options.reads
 @options.TRUST
 @options.tells
 def evaluate(
@@ -34,10 +35,12 @@ def evaluate(
     data: Path,
     tolerance: float | None,
     confidence: float | None,
+    simultaneous: bool,
     label: str | None,
     level: float,
     key_file: Path | None,
     trust: tuple[str, ...],
+    form: options.Form,
     show: Output,
 ) -> None:
     """How the decisions of MODEL do on the rows of DATA: accuracy, and the gap between groups.
@@ -50,15 +53,15 @@ def evaluate(
     from fairdial._validation import check_fraction
     from fairdial.cli.assessing import assess, take_truth
     from fairdial.cli.calibrate import refuse_without_labels
-    from fairdial.cli.figures import plain
-    from fairdial.cli.models import open_model
-    from fairdial.cli.rows import inputs, label_of, read_rows
+    from fairdial.cli.figures import holds_for_any, plain
+    from fairdial.cli.models import open_model, share_of, telling_table
+    from fairdial.cli.rows import inputs, label_of, read_rows, refuse_strangers, wishes
     from fairdial.cli.tables import need_columns
 
     check_fraction(level, "level")
     model = open_model(folder, key_file, trust)
     name = label_of(model) if label is None else label
-    table = read_rows(model, data, name)
+    table = read_rows(model, data, name, tell=show.note, form=form)
     if label is not None:
         need_columns(table, [label], "--label")
     truth = None
@@ -67,12 +70,16 @@ def evaluate(
     else:
         refuse_without_labels(model, name)
         show.note("DATA has no labels: accuracy isn't known.")
+    refuse_strangers(model, table)
     X = inputs(model, table)
-    decided = model.predict(X, tolerance=tolerance, confidence=confidence) == model.classes_[1]
     wish = model.tolerance if tolerance is None else tolerance
+    asked = wishes(wish, table, simultaneous)
+    with telling_table(share_of(model)):
+        decided = model.predict(X, tolerance=asked, confidence=confidence) == model.classes_[1]
     found = assess(model, X, truth, decided, level) | {
         "tolerance": wish,
         "confidence": confidence,
+        "simultaneous": holds_for_any(model.frontier_, confidence, simultaneous),
         "positive": plain(model.classes_[1]),
         "hash": model.model_hash_,
     }
@@ -114,7 +121,7 @@ def _sentence(found: dict[str, Any]) -> str:
     if found["confidence"] is not None:
         text = (
             f"The position is that of tolerance {found['tolerance']:g} with confidence "
-            f"{found['confidence']:g}. "
+            f"{found['confidence']:g}{' for any tolerance' if found['simultaneous'] else ''}. "
         )
     if found["accuracy"] is not None:
         text += f"Accuracy {found['accuracy']:.4f} {between(found['accuracy_interval'])}. "
@@ -131,5 +138,5 @@ def _sentence(found: dict[str, Any]) -> str:
     here = "within" if found["within_tolerance"] else "above"
     text += f"{here} the tolerance {found['tolerance']:g} on these rows"
     if found["verdict"] == "undecided":
-        return text + "; for the population they don't decide it."
+        return text + "; too few rows to say for the population."
     return text + f", and {found['verdict']} it in the population."

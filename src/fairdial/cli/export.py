@@ -14,7 +14,7 @@ import click
 from fairdial.cli import options
 from fairdial.cli.learners import asked_for
 from fairdial.cli.output import Output
-from fairdial.errors import InvalidInputError, MissingExtraError
+from fairdial.errors import InvalidInputError, MissingExtraError, say_install
 from fairdial.serve.naming import names, people_of
 
 FILE = click.Path(dir_okay=False, path_type=Path)
@@ -123,6 +123,4 @@ def _part(module: str, option: str, extra: str) -> Any:
     try:
         return import_module(module)
     except ModuleNotFoundError as error:
-        raise MissingExtraError(
-            f"{option} needs {error.name}: pip install 'fairdial[{extra}]'."
-        ) from error
+        raise MissingExtraError(f"{option} needs {error.name}: {say_install(extra)}.") from error

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import shlex
 import warnings
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -13,6 +14,9 @@ from fairdial.frontier import Frontier
 from fairdial.points import Point
 
 MANY = 4  # more groups than this: only the lowest and the highest rate are in the table
+MARK, UNREACHED = "*", "no position of the dial has so small a gap"
+LARGER = "On new rows the gap may well be larger"
+FEW = 1_000  # counted rows of a group, below which its rate is off by some hundredths by chance
 SHOWN = (0.0, 0.02, 0.05, 0.1, 0.2)  # tolerances of a model's table, with the free gap
 NAMES = {
     "selection_rate": "selected",
@@ -54,9 +58,12 @@ def point_data(point: Point) -> dict[str, Any]:
 
 
 def shown_tolerances(frontier: Frontier, extra: float) -> list[float]:
-    """Tolerances that are worth a line: some round ones, the model's own, and the free gap."""
+    """Tolerances that are worth a line: some round ones, the model's own, and the free gap.
+
+    The last leads to the unconstrained position: the free gap, or the model's own above it.
+    """
     free = float(frontier.gap[0])
-    return sorted({wish for wish in SHOWN if wish < free} | {free, extra})
+    return sorted({wish for wish in SHOWN if wish < free} | {max(free, extra), extra})
 
 
 def positions(frontier: Frontier, tolerances: Sequence[float]) -> list[Point]:
@@ -67,7 +74,10 @@ def positions(frontier: Frontier, tolerances: Sequence[float]) -> list[Point]:
 
 
 def frontier_parts(points: Iterable[Point], resting: float) -> list[Any]:
-    """A table, one line a tolerance: accuracy, gap, selection rates; and what its marks mean."""
+    """A table, one line a tolerance: accuracy, gap, selection rates; and what its marks mean.
+
+    The tolerances are those of :func:`shown_tolerances`: the last position is unconstrained.
+    """
     found = list(points)
     first = found[0]
     rates = dict.fromkeys(("selection_rate", first.criterion.rates[0].name))
@@ -77,14 +87,28 @@ def frontier_parts(points: Iterable[Point], resting: float) -> list[Any]:
         columns = [f"{NAMES[rate]}\n{end}" for rate in rates for end in ("lowest", "highest")]
     lines = []
     for point in found:
-        mark = ("" if point.feasible else " *") + (" <-" if point.tolerance == resting else "")
+        mark = ("" if point.feasible else f" {MARK}") + (" free" if point is found[-1] else "")
+        mark += " <-" if point.tolerance == resting else ""
         cells = [share(value) for rate in rates for value in _rates(point, rate)]
         lines.append(
             [f"{point.tolerance:.4g}{mark}", share(point.accuracy), share(point.gap), *cells]
         )
-    marks = {"*": "no position of the dial has so small a gap", "<-": "where the dial rests"}
+    free = "the least constrained setting" if first.measured else "the unconstrained position"
+    marks = {MARK: UNREACHED, "free": free, "<-": "where the dial rests"}
     told = [f"{mark} {text}" for mark, text in marks.items() if any(mark in c[0] for c in lines)]
     return [table(["tolerance", "accuracy", "gap", *columns], lines), *told]
+
+
+def caveat(frontier: Frontier, folder: Any) -> str:
+    """That a gap on these rows is none on new ones, and how a bound is asked for."""
+    counted = frontier.counted.tolist()
+    fewest = min(counted)
+    few = ""
+    if fewest < FEW and len(counted) > 1:
+        name = frontier.groups[counted.index(fewest)]
+        few = f", all the more as the smallest group, {plain(name)!r}, has {fewest:,} that count"
+    place = shlex.quote(str(folder))
+    return f"{LARGER}{few}: fairdial dial {place} --confidence 0.95 asks for a bound."
 
 
 def warn_if_constant(points: Sequence[Point]) -> None:
@@ -111,8 +135,13 @@ def share(value: Any) -> str:
     return "-" if value is None or math.isnan(value) else f"{value:.4f}"
 
 
-def sentence(point: Point) -> str:
-    """A position of the dial in words."""
+def holds_for_any(frontier: Frontier, confidence: float | None, simultaneous: bool) -> bool | None:
+    """Whether a promise is for any tolerance, or one decided on beforehand; None without one."""
+    return None if confidence is None else simultaneous or not frontier.beforehand
+
+
+def sentence(point: Point, any_wish: bool | None) -> str:
+    """A position of the dial in words; ``any_wish`` says for which tolerances a promise holds."""
     lowest, highest = point.worst
     accuracy = "" if point.accuracy is None else f", accuracy {point.accuracy:.4f}"
     text = (
@@ -123,10 +152,16 @@ def sentence(point: Point) -> str:
     if not point.feasible:
         text += " It is the smallest gap there is."
     if point.certified_gap is None:
-        return text + " On new rows the gap may well be larger: --confidence asks for a bound."
+        return f"{text} {LARGER}: --confidence asks for a bound."
+    when = (
+        "also if the tolerance was chosen after looking at the figures."
+        if any_wish
+        else "if the tolerance was decided on before looking at the figures; --simultaneous is "
+        "for one chosen after."
+    )
     return text + (
         f" With confidence {point.confidence:g} the gap on new rows is at most "
-        f"{point.certified_gap:.4f}."
+        f"{point.certified_gap:.4f}, {when}"
     )
 
 

@@ -22,6 +22,7 @@ from fairdial.errors import (
     FairdialWarning,
     InterruptedWarning,
     MissingExtraError,
+    say_install,
 )
 
 FAILED, WRONG, INTERRUPTED = 1, 2, 130
@@ -146,7 +147,7 @@ def _failure(ctx: click.Context, error: Exception, code: int) -> click.ClickExce
 
 def _missing(name: str, extra: str, error: ModuleNotFoundError) -> click.Command:
     """A command that says which extra it needs, whatever its arguments."""
-    told = f"`fairdial {name}` needs {error.name}: pip install 'fairdial[{extra}]'."
+    told = f"`fairdial {name}` needs {error.name}: {say_install(extra)}."
 
     @click.command(
         name,

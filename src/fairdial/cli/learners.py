@@ -22,6 +22,7 @@ def make_model(
     *,
     texts: Sequence[str],
     seed: int,
+    wide: bool = False,
     epochs: int | None = None,
     members: int | None = None,
     budget: float | None = None,
@@ -39,10 +40,12 @@ def make_model(
         Features that are text.
     seed : int
         Of the split, and of whatever the method draws.
+    wide : bool
+        Whether rows are many numbers each, which logistic regression takes as networks do.
     epochs, members : int, optional
         Of a network; its own by default.
     budget : float, optional
-        Seconds that "auto" may try for; its own by default.
+        Seconds for which "auto" tries candidates; its own by default.
     recalibrate : bool
         Whether each group's scores are corrected by a line first.
     progress : bool
@@ -58,7 +61,7 @@ def make_model(
     ('FairBayes', 0.05)
     """
     from fairdial.methods.fairbayes import FairBayes
-    from fairdial.methods.learners import boosting, logistic
+    from fairdial.methods.learners import blend, boosting, logistic
 
     if recalibrate:
         if method in MEASURED:
@@ -81,8 +84,11 @@ def make_model(
 
             own: dict[str, Any] = {} if budget is None else {"budget": budget}
             return AutoDial(random_state=seed, **own, **common)
-        trees, lines = boosting(texts, seed), logistic()
-        scorers = {"boosting": trees, "logistic": lines, "blend": [lines, trees]}
+        scorers = {
+            "boosting": boosting(texts, seed),
+            "logistic": logistic(wide=wide),
+            "blend": blend(texts, seed, wide=wide),
+        }
         return FairBayes(scorers[method], random_state=seed, **common)
     from fairdial.methods.epo import EPO
     from fairdial.methods.fairbinn import FairBiNN

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -11,7 +12,7 @@ from typing import Any
 
 from fairdial._validation import check_one
 from fairdial.cli.tables import check_free
-from fairdial.errors import InvalidInputError, MissingExtraError, ModelFileError
+from fairdial.errors import CannotCertifyError, InvalidInputError, MissingExtraError, ModelFileError
 from fairdial.frontier import Frontier
 from fairdial.persistence.folder import check_target, read_folder
 from fairdial.persistence.frontiers import FRONTIER, frontier_from_arrays
@@ -19,6 +20,7 @@ from fairdial.persistence.manifest import MANIFEST, SIGNATURE, read_key
 from fairdial.persistence.quick import import_skops
 from fairdial.persistence.values import unpack
 
+DIGITS = 3  # of a number of rows that is known about
 UNCALIBRATED = "MODEL must be calibrated, got one that isn't: fairdial calibrate finds its dial."
 
 
@@ -29,6 +31,7 @@ class Told:
     manifest: dict[str, Any]
     hash: str
     resting: float  # the tolerance at which the dial rests
+    share: Any  # of the rows, that was held out from training
     known: Frontier | None
 
     @property
@@ -60,8 +63,44 @@ def read_told(folder: Path, key: Path | None) -> Told:
         told = stored.manifest["frontier"]
         if told is not None:
             frontier = frontier_from_arrays(told, stored.files[FRONTIER], FRONTIER)
-        resting = check_one(unpack(stored.manifest["parameters"]["tolerance"]))
-    return Told(stored.manifest, stored.hash, resting, frontier)
+        parameters = stored.manifest["parameters"]
+        resting = check_one(unpack(parameters["tolerance"]))
+        trained = parameters.get("cv") is None and not parameters.get("prefit")
+        share = parameters.get("calibration") if trained else None
+    return Told(stored.manifest, stored.hash, resting, share, frontier)
+
+
+@contextlib.contextmanager
+def telling_table(share: Any) -> Iterator[None]:
+    """A refusal that says how many calibration rows would do names the whole table, too.
+
+    ``share`` is that of the rows which are held out from a training; None: it isn't known.
+    """
+    try:
+        yield
+    except CannotCertifyError as error:
+        rows = error.rows_needed
+        if rows is None or not isinstance(share, float) or not 0 < share < 1:
+            raise
+        whole = f"a table of about {_about(rows / share):,} with {100 * share:.4g}% held out"
+        told = f"when training: {whole}"
+        raise CannotCertifyError(
+            f"{str(error).removesuffix('.')} ({told}).",
+            smallest_tolerance=error.smallest_tolerance,
+            rows_needed=rows,
+        ) from error
+
+
+def share_of(model: Any) -> Any:
+    """The share of the rows that was held out from a model's training, where one was."""
+    trained = getattr(model, "cv", None) is None and not getattr(model, "prefit", False)
+    return model.calibration if trained else None
+
+
+def _about(number: float) -> int:
+    """A number of rows, up to the next one with three digits."""
+    step = 10 ** max(len(str(math.ceil(number))) - DIGITS, 0)
+    return int(math.ceil(number / step) * step)
 
 
 def open_model(

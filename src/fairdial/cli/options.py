@@ -6,14 +6,17 @@ import math
 from collections.abc import Callable
 from functools import wraps
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import click
 
 from fairdial.cli.groups import take_debug
 from fairdial.cli.output import Output
+from fairdial.errors import InvalidInputError
 
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
+
+TABS = {"tab": "\t", "\\t": "\t"}  # as people type it
 
 MODEL = click.argument("folder", metavar="MODEL", type=click.Path(path_type=Path))
 DATA = click.argument(
@@ -33,8 +36,14 @@ TRUST = click.option(
 OVERWRITE = click.option("--overwrite", is_flag=True, help="Replace what lies at --out.")
 
 
-class Share(click.FloatRange):
-    """A number between two others; NaN isn't."""
+class Whole(click.IntRange):
+    """A whole number between two others."""
+
+    name = "whole number"
+
+
+class Number(click.FloatRange):
+    """A number in a range; NaN isn't."""
 
     name = "number"
 
@@ -48,11 +57,33 @@ class Share(click.FloatRange):
         return found
 
 
-CONFIDENCE = click.option(
-    "--confidence",
-    type=Share(0, 1, min_open=True, max_open=True),
-    help="The gap on new rows is to be within the tolerance with this confidence, such as 0.95.",
-)
+class Share(Number):
+    """A number between two others; a percentage is answered with the share."""
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        """The number, or why it isn't one."""
+        try:
+            return super().convert(value, param, ctx)
+        except click.BadParameter as error:
+            from fairdial._validation import share_meant
+
+            self.fail(f"{error.message}{share_meant(value)}", param, ctx)
+
+
+class Criterion(click.Choice):  # type: ignore[type-arg]  # generic from click 8.2 on
+    """The name of a criterion; another is answered with the nearest."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """The name, or which one was meant."""
+        try:
+            return str(super().convert(value, param, ctx))
+        except click.BadParameter as error:
+            from fairdial.criteria import criterion_meant
+
+            told = criterion_meant(value, [str(name) for name in self.choices])
+            self.fail(f"{error.message}{told}", param, ctx)
 
 
 def tolerance(
@@ -60,6 +91,94 @@ def tolerance(
 ) -> Decorator:
     """The option --tolerance."""
     return click.option("--tolerance", type=Share(0, 1), required=required, help=told)
+
+
+def certifies(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The options --confidence, and --simultaneous, which needs it."""
+
+    @click.option(
+        "--confidence",
+        type=Share(0, 1, min_open=True, max_open=True),
+        help="The gap on new rows is to be within the tolerance with this confidence, such as "
+        "0.95; with two groups, for a tolerance decided on before looking at the figures.",
+    )
+    @click.option(
+        "--simultaneous",
+        is_flag=True,
+        help="With --confidence: for a tolerance chosen after looking at the figures.",
+    )
+    @wraps(command)
+    def wrapped(*args: Any, confidence: float | None, simultaneous: bool, **kwargs: Any) -> Any:
+        if simultaneous and confidence is None:
+            raise InvalidInputError("--simultaneous must come with --confidence.")
+        return command(*args, confidence=confidence, simultaneous=simultaneous, **kwargs)
+
+    return wrapped
+
+
+class Form(NamedTuple):
+    """How a CSV file is written; None is the usual way: commas, UTF-8, points in numbers."""
+
+    separator: str | None = None
+    encoding: str | None = None
+    decimal: str | None = None
+
+
+def reads(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The options --separator, --encoding and --decimal; the command gets them as ``form``."""
+
+    @click.option(
+        "--separator",
+        metavar="SIGN",
+        callback=_one_sign,
+        help="Sign between the columns of a CSV file, such as ';' or tab. [default: ,]",
+    )
+    @click.option(
+        "--encoding",
+        metavar="NAME",
+        callback=_known_encoding,
+        help="Of a CSV file, such as latin-1 or cp1252. [default: utf-8]",
+    )
+    @click.option(
+        "--decimal",
+        type=click.Choice([".", ","]),
+        help="Sign before the decimals of numbers in a CSV file. [default: .]",
+    )
+    @wraps(command)
+    def wrapped(
+        *args: Any,
+        separator: str | None,
+        encoding: str | None,
+        decimal: str | None,
+        **kwargs: Any,
+    ) -> Any:
+        if decimal is not None and decimal == (separator or ","):
+            raise InvalidInputError(
+                f"--decimal must be another sign than --separator, got {decimal!r} for both."
+            )
+        return command(*args, form=Form(separator, encoding, decimal), **kwargs)
+
+    return wrapped
+
+
+def _one_sign(_: click.Context, __: click.Parameter, value: str | None) -> str | None:
+    """A sign that can stand between columns."""
+    sign = TABS.get(value, value) if value is not None else None
+    if sign is not None and (len(sign) != 1 or sign.isalnum() or sign in "\"'\r\n."):
+        raise InvalidInputError(f"--separator must be one sign, such as ';' or tab, got {value!r}.")
+    return sign
+
+
+def _known_encoding(_: click.Context, __: click.Parameter, value: str | None) -> str | None:
+    """An encoding of texts that Python knows."""
+    if value is not None:
+        try:
+            "".encode(value)
+        except (LookupError, ValueError):
+            raise InvalidInputError(
+                f"--encoding must be one that Python knows, such as latin-1, got {value!r}."
+            ) from None
+    return value
 
 
 def tells(command: Callable[..., Any]) -> Callable[..., Any]:

@@ -19,16 +19,23 @@ DECISION, MARGIN, LOGIT = "decision", "margin", "logit"
 @options.MODEL
 @options.DATA
 @options.tolerance(told="The largest gap that is wished for. [default: where the dial rests]")
-@options.CONFIDENCE
+@options.certifies
 @click.option(
     "--out",
     required=True,
     type=click.Path(dir_okay=False, allow_dash=True, path_type=Path),
     help="File to write, .csv or .parquet; - is CSV on stdout.",
 )
-@click.option("--id", "identity", metavar="COLUMN", help="Column of DATA to write beside them.")
+@click.option(
+    "--id",
+    "identity",
+    multiple=True,
+    metavar="COLUMN",
+    help="Column of DATA to write beside them; repeatable.",
+)
 @options.OVERWRITE
 @options.KEY
+@options.reads
 @options.TRUST
 @options.tells
 def predict(
@@ -36,11 +43,13 @@ def predict(
     data: Path,
     tolerance: float | None,
     confidence: float | None,
+    simultaneous: bool,
     out: Path,
-    identity: str | None,
+    identity: tuple[str, ...],
     overwrite: bool,
     key_file: Path | None,
     trust: tuple[str, ...],
+    form: options.Form,
     show: Output,
 ) -> None:
     """Decisions of MODEL for the rows of DATA, in their order.
@@ -50,10 +59,21 @@ def predict(
     itself, which is the same at every tolerance, for calibrate --scores logit. DATA must have the
     features and the sensitive columns that the model was trained with; others are ignored.
     """
-    from fairdial.cli.figures import plain
-    from fairdial.cli.models import open_model
-    from fairdial.cli.rows import inputs, read_rows
-    from fairdial.cli.tables import check_free, check_table_name, need_columns, write_table
+    from fairdial.cli.figures import holds_for_any, plain
+    from fairdial.cli.models import open_model, share_of, telling_table
+    from fairdial.cli.rows import (
+        inputs,
+        read_rows,
+        refuse_strangers,
+        wishes,
+    )
+    from fairdial.cli.tables import (
+        check_free,
+        check_table_name,
+        need_columns,
+        split_names,
+        write_table,
+    )
 
     if out == STDOUT:
         if show.as_json:
@@ -62,16 +82,21 @@ def predict(
         check_table_name(out)
         check_free(out, overwrite)
     model = open_model(folder, key_file, trust)
-    table = read_rows(model, data)
-    if identity is not None:
-        need_columns(table, [identity], "--id")
-        if identity in (DECISION, MARGIN, LOGIT):
-            raise InvalidInputError(f"--id must not be called {identity!r}: that is written, too.")
+    table = read_rows(model, data, tell=show.note, form=form)
+    beside = split_names(identity, table)
+    need_columns(table, beside, "--id")
+    for name in beside:
+        if name in (DECISION, MARGIN, LOGIT):
+            raise InvalidInputError(f"--id must not be called {name!r}: that is written, too.")
+    refuse_strangers(model, table)
     X = inputs(model, table)
-    margin = model.decision_function(X, tolerance=tolerance, confidence=confidence)
+    wish = model.tolerance if tolerance is None else tolerance
+    with telling_table(share_of(model)):
+        margin = model.decision_function(
+            X, tolerance=wishes(wish, table, simultaneous), confidence=confidence
+        )
     selected = margin > 0
-    found = table[[identity]] if identity is not None else table.iloc[:, :0]
-    found = found.assign(**{DECISION: model.classes_[selected.astype(int)], MARGIN: margin})
+    found = table[beside].assign(**{DECISION: model.classes_[selected.astype(int)], MARGIN: margin})
     if hasattr(model, "logits"):
         found[LOGIT] = model.logits(X)
     write_table(found, out, overwrite=overwrite)
@@ -79,8 +104,9 @@ def predict(
         "out": str(out),
         "rows": len(found),
         "selected": int(selected.sum()),
-        "tolerance": model.tolerance if tolerance is None else tolerance,
+        "tolerance": wish,
         "confidence": confidence,
+        "simultaneous": holds_for_any(model.frontier_, confidence, simultaneous),
         "positive": plain(model.classes_[1]),
         "hash": model.model_hash_,
     }

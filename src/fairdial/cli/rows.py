@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
-from fairdial._validation import encode_groups
+from fairdial._validation import SAME_GROUP, did_you_mean, encode_groups
+from fairdial.cli.categories import strange_values
+from fairdial.cli.options import Form
 from fairdial.cli.tables import (
+    USUAL,
     as_numbers,
     as_text,
+    find_amount,
     looks_like_dates,
-    nearest,
+    looks_like_prose,
     need_columns,
     read_table,
     row_name,
@@ -23,11 +28,23 @@ from fairdial.cli.tables import (
     tidy,
 )
 from fairdial.criteria import criterion as find_criterion
-from fairdial.errors import FairdialWarning, InvalidInputError, SmallGroupError, warn
+from fairdial.encoders import is_wide
+from fairdial.errors import (
+    FairdialWarning,
+    InvalidInputError,
+    SmallGroupError,
+    UnknownGroupError,
+    warn,
+)
 from fairdial.methods.rows import hold_out
+from fairdial.sweeping import count_by_group
 
 MOST_LABELS = 10  # that an error lists
 MOST_GROUPS = 100
+NO_GROUP = (
+    "--drop-missing leaves those rows out, --missing-group 'not stated' gives them a group of "
+    "their own."
+)
 ROW_NUMBERS = "Unnamed: 0"  # what pandas calls the index that it wrote into a CSV file
 
 
@@ -62,6 +79,11 @@ class TrainingRows:
         """Features that are text."""
         return [name for name in self.features if self.X[name].dtype == object]
 
+    @property
+    def is_wide(self) -> bool:
+        """Whether the features are many numbers, such as those of a pretrained network."""
+        return is_wide(self.X[self.features])
+
 
 def training_rows(
     table: pd.DataFrame,
@@ -69,8 +91,14 @@ def training_rows(
     positive: str | None,
     sensitive: Sequence[str],
     drop: Sequence[str],
+    missing_group: str | None = None,
+    drop_missing: bool = False,
+    tell: Callable[[str], None] | None = None,
 ) -> TrainingRows:
-    """Labels, features and groups of a table, by the names of columns; errors name the option."""
+    """Labels, features and groups of a table, by the names of columns; errors name the option.
+
+    ``tell`` is told how many rows are left out, or given the group ``missing_group``.
+    """
     need_columns(table, [label], "--label")
     groups = split_names(sensitive, table)
     need_columns(table, groups, "--sensitive")
@@ -82,17 +110,73 @@ def training_rows(
         raise InvalidInputError(
             f"--label, --sensitive and --drop must name different columns, got {twice!r} twice."
         )
+    say = tell or (lambda _: None)
+    if missing_group is not None:
+        table = table.assign(**_named(table, groups, missing_group, say))
+    if drop_missing:
+        table = _whole(table, [label] if missing_group is not None else [label, *groups], say)
     y, chosen = take_labels(table[label], positive)
     X = take_features(table.drop(columns=[label, *left_out]), groups)
-    return TrainingRows(X, y, chosen, groups)
+    return TrainingRows(X.reset_index(drop=True), y.reset_index(drop=True), chosen, groups)
+
+
+def _named(
+    table: pd.DataFrame, groups: Sequence[str], name: str, say: Callable[[str], None]
+) -> dict[str, pd.Series]:
+    """The columns of the groups, with a name where they say nothing."""
+    if not name.strip() or not name.isprintable():
+        raise InvalidInputError(f"--missing-group must be a name, got {name!r}.")
+    for column in groups:
+        count = int(table[column].isna().sum())
+        there = ", which is there already" if (as_text(table[column]) == name).any() else ""
+        so = f"{'is' if count == 1 else 'are'} taken for {name!r}{there}"
+        say(f"{_rows(count)} without {column!r} {so if count else 'there is'}.")
+    return fill_groups(table[list(groups)], name)
+
+
+def fill_groups(table: pd.DataFrame, name: str | None) -> dict[str, pd.Series]:
+    """Columns that tell the group as text, with a name where they say nothing.
+
+    As text, because a file can't hold numbers beside a name.
+    """
+    if name is None:
+        return {}
+    return {str(column): _filled(table[column], name) for column in table}
+
+
+def _filled(column: pd.Series, name: str) -> pd.Series:
+    values = [
+        name if missing else str(int(v) if isinstance(v, float) and v.is_integer() else v)
+        for v, missing in zip(column.tolist(), column.isna(), strict=True)
+    ]
+    return pd.Series(values, column.index, dtype=object, name=column.name)
+
+
+def _whole(table: pd.DataFrame, names: list[str], say: Callable[[str], None]) -> pd.DataFrame:
+    """The rows that have a value in each of these columns, under their numbers.
+
+    Whole numbers are whole again, though pandas reads them as others where one is missing.
+    """
+    known = table[names].notna().all(axis=1)
+    count = int((~known).sum())
+    if count == len(table):
+        raise InvalidInputError(
+            f"--drop-missing must leave rows, got none with {', '.join(map(repr, names))}."
+        )
+    so = f"{'is' if count == 1 else 'are'} left out" if count else "there is"
+    say(f"{_rows(count)} without {' or '.join(map(repr, names))} {so}.")
+    kept = table[known]
+    floats = [name for name in names if pd.api.types.is_float_dtype(kept[name].dtype)]
+    return kept.astype({name: "int64" for name in floats if (kept[name] % 1 == 0).all()})
 
 
 def take_labels(column: pd.Series, positive: str | None) -> tuple[pd.Series, Any]:
     """Labels and the positive one; errors name the column."""
-    if column.isna().any():
+    missing = column.isna().to_numpy()
+    if missing.any():
         raise InvalidInputError(
-            f"--label: {column.name!r} must hold a label in every row, got {column.isna().sum()} "
-            "missing."
+            f"--label: {column.name!r} must hold a label in every row, got {_without(missing)}. "
+            "--drop-missing leaves those rows out."
         )
     values = sorted(column.unique().tolist(), key=str)
     if len(values) != 2:
@@ -108,7 +192,7 @@ def take_labels(column: pd.Series, positive: str | None) -> tuple[pd.Series, Any
                 f"{value!r}."
             )
     if positive is None:
-        if isinstance(values[1], str):
+        if set(values) != {0, 1}:
             warn(
                 f"--positive was not given: {max(values)!r} of {column.name!r} is taken for the "
                 "label that selected means",
@@ -118,12 +202,20 @@ def take_labels(column: pd.Series, positive: str | None) -> tuple[pd.Series, Any
     for value in values:
         if positive == str(value) or (not isinstance(value, str) and _same(positive, value)):
             return column, value
-    near = nearest(positive, [str(value) for value in values])
-    told = f" Did you mean {near!r}?" if near is not None else ""
     raise InvalidInputError(
         f"--positive must be one of the labels {values[0]!r} and {values[1]!r}, got {positive!r}."
-        + told
+        + did_you_mean(positive, map(str, values))
     )
+
+
+def _without(missing: NDArray[np.bool_]) -> str:
+    """How many rows lack something, and the first of them."""
+    return f"{_rows(int(missing.sum()))} without (first: {row_name(int(np.argmax(missing)))})"
+
+
+def _rows(count: int) -> str:
+    """So many rows, in words."""
+    return {0: "No row", 1: "1 row"}.get(count, f"{count:,} rows")
 
 
 def _same(text: str, value: Any) -> bool:
@@ -135,12 +227,14 @@ def _same(text: str, value: Any) -> bool:
 
 def take_features(table: pd.DataFrame, groups: Sequence[str]) -> pd.DataFrame:
     """Features in the form that models take, and the columns of the groups as they are."""
-    missing = table[list(groups)].isna().any(axis=1)
+    missing = table[list(groups)].isna().any(axis=1).to_numpy()
     if missing.any():
         raise InvalidInputError(
             f"--sensitive: {', '.join(map(repr, groups))} must tell the group of every row, got "
-            f"{int(missing.sum())} rows without."
+            f"{_without(missing)}. {NO_GROUP}"
         )
+    for name in groups:
+        _warn_of_twins(table[name])
     names = table[list(groups)].drop_duplicates()
     many = len(names)
     if many == 1:
@@ -154,24 +248,51 @@ def take_features(table: pd.DataFrame, groups: Sequence[str]) -> pd.DataFrame:
             f"got {many:,}. Put values together first, such as ages into ranges."
         )
     features = tidy(table.drop(columns=list(groups)))
-    for name in features:
-        if looks_like_dates(features[name]):
-            warn(
-                f"{name!r} looks like dates, and each is taken for a category of its own: turn "
-                f"them into numbers first, or --drop {name!r}",
-                FairdialWarning,
-            )
     if features.shape[1] == 0:
         raise InvalidInputError(
             "DATA must have columns to learn from, got none besides the others."
         )
     for name in features:
-        if name == ROW_NUMBERS or (features[name].dtype == object and features[name].is_unique):
+        told = _hardly_categories(features[name])
+        if told is not None:
+            warn(f"{told}, or --drop {name!r}", FairdialWarning)
+    return features.join(table[list(groups)])
+
+
+def _hardly_categories(column: pd.Series) -> str | None:
+    """What a column seems to be that will be taken for categories, and what to do; or None."""
+    apart = "and each is taken for a category of its own"
+    if looks_like_dates(column):
+        return f"{column.name!r} looks like dates, {apart}: turn them into numbers first"
+    amount = find_amount(column)
+    if amount is not None:
+        return (
+            f"{column.name!r} looks like numbers, but with others that are none, such as "
+            f"{amount!r}, {apart}: turn them into plain numbers first"
+        )
+    if column.name == ROW_NUMBERS or (column.dtype == object and column.is_unique):
+        return f"{column.name!r} has another value in every row: keep it if it is more than a name"
+    if looks_like_prose(column):
+        return (
+            f"{column.name!r} has {column.nunique():,} different texts in {column.count():,} rows, "
+            f"{apart}, the rare ones for one: turn them into numbers or fewer categories first"
+        )
+    return None
+
+
+def _warn_of_twins(column: pd.Series) -> None:
+    """Say which groups differ only by capitals or spaces around their names."""
+    known: dict[str, str] = {}
+    for name in column.drop_duplicates():
+        plain = str(name).strip().casefold()
+        if plain in known:
             warn(
-                f"{name!r} has another value in every row: if it is only a name, --drop {name!r}",
+                f"--sensitive: {column.name!r} has the groups {known[plain]!r} and {name!r}, which "
+                "differ only by capitals or spaces, and are taken for two: give them one name if "
+                "they are one",
                 FairdialWarning,
             )
-    return features.join(table[list(groups)])
+        known.setdefault(plain, name)
 
 
 def check_held_out(rows: TrainingRows, criterion: str, share: float, least: int) -> None:
@@ -185,10 +306,8 @@ def check_held_out(rows: TrainingRows, criterion: str, share: float, least: int)
     positive = max(rows.y.unique()) if rows.positive is None else rows.positive
     labels = (rows.y == positive).to_numpy()
     held = hold_out(codes.astype(np.intp) * 2 + labels, share, np.random.RandomState(0))
-    wanted = kind.rates[0].counted
-    counts = held if wanted is None else held[labels[held] == bool(wanted)]
     there = np.bincount(codes, minlength=len(names)).tolist()
-    counted = np.bincount(codes[counts], minlength=len(names)).tolist()
+    counted = count_by_group(codes[held], labels[held], kind, len(names)).tolist()
     small = [
         f"{name!r} ({n:,} of its {m:,} rows)"
         for name, n, m in zip(names, counted, there, strict=True)
@@ -217,14 +336,29 @@ def sensitive_columns(model: Any) -> list[str]:
     return list(given) if isinstance(given, (list, tuple)) else [given]
 
 
+def missing_group(model: Any) -> str | None:
+    """The group of rows that don't tell theirs, if training gave them one."""
+    name: str | None = getattr(model, "training_", {}).get("missing_group")
+    return name
+
+
 def label_of(model: Any) -> str | None:
     """The column of the labels in training, where they came from one."""
     name: str | None = getattr(model, "label_name_", None)
     return name
 
 
-def read_rows(model: Any, data: Path, label: str | None = None) -> pd.DataFrame:
-    """The table with every column that the model needs, each of the kind that it knows."""
+def read_rows(
+    model: Any,
+    data: Path,
+    label: str | None = None,
+    tell: Callable[[str], None] | None = None,
+    form: Form = USUAL,
+) -> pd.DataFrame:
+    """The table with every column that the model needs, each of the kind that it knows.
+
+    ``tell`` is told of values that the model has no category for.
+    """
     names = getattr(model, "feature_names_in_", None)
     if names is None:
         raise InvalidInputError(
@@ -233,20 +367,29 @@ def read_rows(model: Any, data: Path, label: str | None = None) -> pd.DataFrame:
         )
     features, groups = [str(name) for name in names], sensitive_columns(model)
     kinds = getattr(model, "feature_dtypes_", {})
-    texts = [name for name in features if _is_text(kinds.get(name))]
+    words = [name for name in features if _is_text(kinds.get(name))]
+    texts = [*words]
     known = model.frontier_.groups if hasattr(model, "frontier_") else ()
-    if len(groups) == 1 and known and all(isinstance(name, str) for name in known):
+    unnamed = missing_group(model)
+    known = [name for name in known if name != unnamed]
+    numbers = unnamed is not None and all(str(name).lstrip("-").isdecimal() for name in known)
+    if len(groups) == 1 and not numbers and known and all(isinstance(name, str) for name in known):
         texts += groups
     if label is not None and isinstance(model.classes_[1], str):
         texts.append(label)
-    table = read_table(data, texts)
+    table = read_table(data, texts, form)
     need_columns(table, [*features, *groups], "DATA")
+    table = table.assign(**fill_groups(table[groups], unnamed))
     missing = table[groups].isna().any(axis=1).to_numpy()
     if missing.any():
         raise InvalidInputError(
             f"DATA must tell the group of every row in {', '.join(map(repr, groups))}, got "
-            f"{int(missing.sum()):,} rows without (the first: {row_name(int(np.argmax(missing)))})."
+            f"{_without(missing)}. Leave those rows out; or train with --missing-group, which "
+            "gives them a group of their own."
         )
+    if tell is not None:
+        for text in strange_values(model, table[words]):
+            tell(text)
     return table.assign(**{name: _as_known(table[name], kinds.get(name)) for name in features})
 
 
@@ -264,15 +407,52 @@ def _as_known(column: pd.Series, kind: Any) -> pd.Series:
         return tidy(column.to_frame())[column.name]
     ready = as_text(column) if _is_text(kind) else column
     if hasattr(kind, "categories"):
-        return ready.astype(kind)
+        return ready.where(ready.isin(kind.categories)).astype(kind)
     return ready if _is_text(kind) else as_numbers(column)
 
 
 def groups_of(model: Any, table: pd.DataFrame) -> tuple[Hashable, ...]:
     """Names of the groups that the rows are of."""
+    return _encode(model, table)[1]
+
+
+def _encode(model: Any, table: pd.DataFrame) -> tuple[NDArray[Any], tuple[Hashable, ...]]:
     columns = sensitive_columns(model)
     given = table[columns] if len(columns) > 1 else table[columns[0]]
-    return encode_groups(given, "sensitive_features")[1]
+    return encode_groups(given, "sensitive_features")
+
+
+def refuse_strangers(model: Any, table: pd.DataFrame) -> None:
+    """Rows to be decided on must be of groups that the dial knows."""
+    codes, found = _encode(model, table)
+    known = model.frontier_.groups
+    strange = [name for name in found if name not in known]
+    if not strange:
+        return
+    wrong = np.isin(codes, [found.index(name) for name in strange])
+    listed = ", ".join(map(repr, strange[:MOST_LABELS]))
+    more = ", ..." if len(strange) > MOST_LABELS else ""
+    anew = "calibrate on rows of it"
+    if getattr(model, "trained_groups_", None) is not None:
+        anew = "train anew with rows of it, as this method learns from the group"
+    raise UnknownGroupError(
+        f"DATA must hold groups that the dial knows, {', '.join(map(repr, known))}; got "
+        f"{listed}{more} in {_rows(int(wrong.sum()))} (first: {row_name(int(np.argmax(wrong)))})."
+        f"{group_meant(strange, known)} Correct a name that is misspelt; if the group is new, "
+        f"{anew}."
+    )
+
+
+def group_meant(strange: Iterable[Hashable], known: Iterable[Hashable]) -> str:
+    """The end of a sentence that names the known group which was probably meant; or nothing."""
+    names = list(known)
+    near = (did_you_mean(name, names, SAME_GROUP) for name in strange)
+    return next(filter(None, near), "")
+
+
+def wishes(tolerance: float, table: pd.DataFrame, simultaneous: bool) -> Any:
+    """A tolerance as ``predict`` takes it; one for each row makes its confidence simultaneous."""
+    return np.full(len(table), tolerance) if simultaneous else tolerance
 
 
 def inputs(model: Any, table: pd.DataFrame) -> pd.DataFrame:

@@ -16,7 +16,7 @@ from fairdial.serve.naming import names
 @click.option("--host", default="127.0.0.1", show_default=True, help="Where to listen.")
 @click.option(
     "--port",
-    type=click.IntRange(0, 65535),
+    type=options.Whole(0, 65535),
     default=8000,
     show_default=True,
     help="Port; 0 takes a free one.",
@@ -32,12 +32,12 @@ from fairdial.serve.naming import names
 @click.option("--read-only", is_flag=True, help="The dial can't be moved; no token is needed.")
 @click.option(
     "--tolerance",
-    type=click.FloatRange(0, 1),
+    type=options.Share(0, 1),
     help="Where the dial stands until somebody moves it; default: the model's own.",
 )
 @click.option(
     "--confidence",
-    type=click.FloatRange(0, 1, min_open=True, max_open=True),
+    type=options.Share(0, 1, min_open=True, max_open=True),
     help="Every position must be certified with at least this confidence.",
 )
 @names

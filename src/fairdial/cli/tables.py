@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import sys
 from collections.abc import Collection, Iterable, Sequence
-from difflib import get_close_matches
 from pathlib import Path
 from tempfile import mkdtemp
 from types import ModuleType
@@ -16,41 +16,58 @@ import numpy as np
 import pandas as pd
 from pandas.api import types
 
-from fairdial.errors import InvalidInputError, MissingExtraError
+from fairdial._validation import nearest
+from fairdial.cli.options import Form
+from fairdial.errors import InvalidInputError, MissingExtraError, say_install
 
 CSV, PARQUET = (".csv", ".csv.gz"), (".parquet", ".pq")
+SHEETS = (".xlsx", ".xls", ".xlsm", ".ods")
 EXACT = (3, 1)  # the pandas from which on numbers are read to the last bit by default
 MOST_NAMED = 40  # columns that an error lists
 MOST_SHOWN = 60  # letters of a name that may be a whole line
-ALIKE = 0.7  # words that share less than this aren't taken for each other
-SEPARATORS = (";", "\t", "|")  # that are no commas
+SEPARATORS = (",", ";", "\t", "|")
+NAMES = {"\t": "tab"}  # of separators, as --separator takes them
+USUAL = Form()
 MOST_LOOKED_AT = 100  # values, before a column is taken for one of dates
 DATE = re.compile(r"(\d{4}([-/.])\d{1,2}\2\d{1,2}|\d{1,2}([-/.])\d{1,2}\3(\d{4}|\d{2}))([ T].*)?")
+MONEY = r"[$€£¥]|USD|EUR|GBP|CHF|JPY|CNY|INR|CAD|AUD|BRL|SEK|NOK|DKK|PLN"
+UNIT = r"[%°€$£¥]|[A-Za-zµ]{1,8}[.²³]?(?:/[A-Za-z]{1,8})?"
+AMOUNT = re.compile(rf"[-+]?(?:{MONEY})?\s*[-+]?\d+(?:[.,'\s]\d+)*\s*({UNIT})?")
+FEW_UNITS = 5  # more than that are parts of names
+FEW_AMOUNTS = 10  # so few different ones may be categories
+MOSTLY = 0.9
+MANY_TEXTS = 1000  # different ones; boosting tells 254 of them apart
+FEW_TEXTS = 20  # so few different ones may be all different by chance
+WORDS = re.compile(r"[\W_]+")  # what parts the words of a column's name
 FIELDS = re.compile(r"Expected (\d+) fields in line (\d+), saw (\d+)")
 
 
 # ---- reading -----------------------------------------------------------------------------------
 
 
-def read_table(path: Path, texts: Collection[str] = ()) -> pd.DataFrame:
+def read_table(path: Path, texts: Collection[str] = (), form: Form = USUAL) -> pd.DataFrame:
     """A CSV or Parquet file; ``texts`` are columns that are text, whatever they look like."""
     kind = _kind(path, "DATA")
+    if kind is PARQUET and form != USUAL:
+        given = next(name for name, value in form._asdict().items() if value is not None)
+        raise InvalidInputError(f"--{given} is for CSV files, got {path.name!r}.")
     try:
         if kind is PARQUET:
             found = pd.read_parquet(path)
         else:
             exact = {} if _version(pd) >= EXACT else {"float_precision": "round_trip"}
             kinds = dict.fromkeys(texts, "str")
-            _check_header(path)
-            found = pd.read_csv(path, low_memory=False, dtype=kinds, **exact)
+            usual = {"sep": form.separator or ",", "encoding": form.encoding or "utf-8"}
+            _check_header(path, usual)
+            found = pd.read_csv(
+                path, low_memory=False, dtype=kinds, decimal=form.decimal or ".", **usual, **exact
+            )
     except ImportError as error:
-        raise MissingExtraError(
-            f"{path.name} needs pyarrow: pip install 'fairdial[large]'."
-        ) from error
+        raise MissingExtraError(f"{path.name} needs pyarrow: {say_install('large')}.") from error
     except InvalidInputError:
         raise
     except (ValueError, OSError, pd.errors.ParserError) as error:
-        raise InvalidInputError(f"{path} can't be read: {_why(error)}") from error
+        raise InvalidInputError(f"{path} can't be read: {_why(error, form)}") from error
     if len(found) == 0:
         raise InvalidInputError(f"{path} must hold at least one row, got a table without any.")
     found.columns = [str(name) for name in found.columns]
@@ -60,29 +77,33 @@ def read_table(path: Path, texts: Collection[str] = ()) -> pd.DataFrame:
     return found.reset_index(drop=True)
 
 
-def _check_header(path: Path) -> None:
+def _check_header(path: Path, usual: dict[str, str]) -> None:
     """Names that a CSV file begins with: pandas would rename one that comes twice."""
-    names = pd.read_csv(path, header=None, nrows=1, dtype="str").iloc[0].dropna()
+    names = pd.read_csv(path, header=None, nrows=1, dtype="str", **usual).iloc[0].dropna()
     if names.duplicated().any():
         twice = names[names.duplicated()].iloc[0]
         raise InvalidInputError(f"{path} must name each column once, got {twice!r} twice.")
-    other = [sign for sign in SEPARATORS if len(names) == 1 and sign in names.iloc[0]]
+    sign, alone = usual["sep"], len(names) == 1
+    other = [s for s in SEPARATORS if alone and s != sign and s in names.iloc[0]]
     if other:
         shown = names.iloc[0]
         shown = shown if len(shown) <= MOST_SHOWN else shown[:MOST_SHOWN] + "..."
         raise InvalidInputError(
-            f"{path} must have commas between its columns, got one column {shown!r}: is the "
-            f"separator {other[0]!r}? Save it with commas, and with points in numbers."
+            f"{path} must have {'commas' if sign == ',' else repr(sign)} between its columns, got "
+            f"one column {shown!r}: is the separator {other[0]!r}? --separator "
+            f"{shlex.quote(NAMES.get(other[0], other[0]))} reads it (and --decimal , numbers with "
+            "commas)."
         )
 
 
-def _why(error: Exception) -> str:
+def _why(error: Exception, form: Form) -> str:
     """Why a file can't be read, in words that its owner can use."""
     told = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
     if isinstance(error, pd.errors.EmptyDataError):
         return "it is empty, and must have a line of names and a line for each row."
     if isinstance(error, UnicodeError):
-        return "it isn't text in UTF-8. Is it a CSV file?"
+        given = form.encoding or "UTF-8"
+        return f"it isn't text in {given}. If it is a CSV file, --encoding names its encoding."
     if isinstance(error, pd.errors.ParserError):
         fields = FIELDS.search(told)
         if fields is None:
@@ -100,8 +121,10 @@ def _kind(path: Path, argument: str) -> tuple[str, ...]:
     for kind in (CSV, PARQUET):
         if name.endswith(kind):
             return kind
+    sheet = path.name.lower().endswith(SHEETS) and argument == "DATA"
+    told = " Export the sheet as CSV (in UTF-8) or Parquet." if sheet else ""
     raise InvalidInputError(
-        f"{argument} must end in {', '.join((*CSV, *PARQUET))}, got {path.name!r}."
+        f"{argument} must end in {', '.join((*CSV, *PARQUET))}, got {path.name!r}.{told}"
     )
 
 
@@ -113,27 +136,30 @@ def need_columns(table: pd.DataFrame, names: Iterable[str], argument: str) -> No
     for name in names:
         if name in there:
             continue
-        near = nearest(name, there)
-        told = f" Did you mean {near!r}?" if near is not None else ""
         if argument == "DATA":
+            near = _column_meant(name, there)
             told = f" Is it {near!r} there?" if near is not None else ""
             raise InvalidInputError(f"DATA must have the column {name!r}; it has {listed}.{told}")
+        near = _column_meant(name, there)
+        told = "" if near is None else f" Did you mean {near!r}?"
         raise InvalidInputError(
             f"{argument} must be among the columns {listed}; got {name!r}.{told}"
         )
 
 
-def nearest(word: str, known: Sequence[str]) -> str | None:
-    """The known word that was probably meant: but for capitals and spaces, or nearly so."""
-    for other in known:
-        if other.strip().lower() == word.strip().lower():
-            return other
-    return next(iter(get_close_matches(word, known, 1, ALIKE)), None)
+def _column_meant(name: str, there: Sequence[str]) -> str | None:
+    """The column that was probably meant: nearly so called, or the only one with it as a word."""
+    near = nearest(name, there)
+    if near is None:
+        word = name.strip().lower()
+        having = [column for column in there if word in WORDS.split(column.lower())]
+        near = having[0] if len(having) == 1 else None
+    return near
 
 
 def row_name(place: int) -> str:
     """A row as people count: from 1, without the line of names."""
-    return f"row {place + 1:,} (the first below the names is row 1)"
+    return f"data row {place + 1:,}"
 
 
 def looks_like_dates(column: pd.Series) -> bool:
@@ -142,6 +168,29 @@ def looks_like_dates(column: pd.Series) -> bool:
         return False
     seen = column.dropna().drop_duplicates().head(MOST_LOOKED_AT)
     return len(seen) > 0 and all(DATE.fullmatch(str(value).strip()) for value in seen)
+
+
+def find_amount(column: pd.Series) -> str | None:
+    """A value of a column of texts, most of which are numbers with a unit or commas; else None."""
+    if column.dtype != object:
+        return None
+    seen = column.dropna().drop_duplicates()
+    shown = [str(value).strip() for value in seen.head(MOST_LOOKED_AT)]
+    found = [AMOUNT.fullmatch(text) for text in shown]
+    amounts = [one for one in found if one is not None]
+    units = {one[1] for one in amounts}
+    if len(seen) <= FEW_AMOUNTS or len(amounts) < MOSTLY * len(shown) or len(units) > FEW_UNITS:
+        return None
+    numbers = pd.to_numeric(seen, errors="coerce")
+    return str(seen[numbers.isna()].iloc[0])  # there is one: else it were a column of numbers
+
+
+def looks_like_prose(column: pd.Series) -> bool:
+    """Whether a column of texts has so many different ones that they are hardly categories."""
+    if column.dtype != object:
+        return False
+    many, known = column.nunique(), column.count()
+    return bool(many > MANY_TEXTS or (many > FEW_TEXTS and 2 * many > known))
 
 
 # ---- columns -----------------------------------------------------------------------------------
@@ -180,7 +229,7 @@ def _finite(column: pd.Series) -> pd.Series:
     if endless.any():
         raise InvalidInputError(
             f"{column.name!r} must hold finite numbers or none at all, got an infinite one in "
-            f"{row_name(int(np.argmax(endless)))}."
+            f"{row_name(column.index[int(np.argmax(endless))])}."
         )
     return column
 
@@ -245,9 +294,7 @@ def write_table(frame: pd.DataFrame, path: Path, *, overwrite: bool) -> None:
             frame.to_csv(half, index=False)
         os.replace(half, path)
     except ImportError as error:
-        raise MissingExtraError(
-            f"{path.name} needs pyarrow: pip install 'fairdial[large]'."
-        ) from error
+        raise MissingExtraError(f"{path.name} needs pyarrow: {say_install('large')}.") from error
     finally:
         half.unlink(missing_ok=True)
 

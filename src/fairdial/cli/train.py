@@ -9,15 +9,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
 
 from fairdial.cli import options
+from fairdial.cli.groups import speaks_another
 from fairdial.cli.learners import DEFAULT, METHODS, NETWORKS
 from fairdial.cli.output import Output
-from fairdial.errors import InvalidInputError
+from fairdial.errors import InvalidInputError, need_extra
 
 if TYPE_CHECKING:
     from fairdial.cli.rows import TrainingRows
 
+SMALL = 10_000  # training rows, below which other methods than the default are named
 CRITERIA = ("demographic_parity", "equal_opportunity", "predictive_equality")
 
 
@@ -34,7 +37,7 @@ CRITERIA = ("demographic_parity", "equal_opportunity", "predictive_equality")
 )
 @click.option(
     "--criterion",
-    type=click.Choice(CRITERIA),
+    type=options.Criterion(CRITERIA),
     default=CRITERIA[0],
     show_default=True,
     help="What is to be equal between the groups: the share of rows that is selected, of those "
@@ -46,9 +49,10 @@ CRITERIA = ("demographic_parity", "equal_opportunity", "predictive_equality")
     default=DEFAULT,
     show_default=True,
     help="What is trained. boosting and logistic: scikit-learn's, with the dial on top; blend: "
-    "both, averaged. fairbayes: a network with the dial on top. gfb, epo, fairbinn, yoto: networks "
-    "of the paper. auto: the best of boosting, logistic, blend, a network and gfb on validation "
-    "rows, within --budget. Networks need the extra torch.",
+    "logistic and smaller trees, averaged. fairbayes: a network with the dial on top. gfb, epo, "
+    "fairbinn, yoto: networks of the paper. auto: tries boosting with smaller trees, "
+    "logistic, blend, a network and gfb on validation rows within --budget, and takes the simplest "
+    "of those that are about as good as the best. Networks need the extra torch.",
 )
 @click.option("--out", required=True, type=click.Path(path_type=Path), help="Folder of the model.")
 @click.option("--positive", metavar="VALUE", help="The label that selected means.")
@@ -60,8 +64,25 @@ CRITERIA = ("demographic_parity", "equal_opportunity", "predictive_equality")
     show_default=True,
     help="Share of the rows that is held out to find the dial.",
 )
-@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True)
+@click.option(
+    "--seed",
+    type=click.IntRange(min=0),
+    default=0,
+    show_default=True,
+    help="Which rows are held out, and how training starts.",
+)
 @click.option("--drop", multiple=True, metavar="COLUMN", help="Column to leave out.")
+@click.option(
+    "--missing-group",
+    metavar="NAME",
+    help="The group of rows that don't tell theirs, such as 'not stated'; the model knows it, so "
+    "that such rows can be decided on. With several --sensitive, the part that is missing.",
+)
+@click.option(
+    "--drop-missing",
+    is_flag=True,
+    help="Leave out rows without a label, or without a group (unless --missing-group names it).",
+)
 @click.option(
     "--min-count",
     type=click.IntRange(min=1),
@@ -71,8 +92,8 @@ CRITERIA = ("demographic_parity", "equal_opportunity", "predictive_equality")
 )
 @click.option(
     "--budget",
-    type=click.FloatRange(min=0, min_open=True),
-    help="Seconds that auto may try for, before the final training. [default: 60]",
+    type=options.Number(min=0, min_open=True),
+    help="Seconds for which auto tries candidates; the final training comes on top. [default: 60]",
 )
 @click.option("--epochs", type=click.IntRange(min=1), help="Of a network, at most.")
 @click.option("--members", type=click.IntRange(min=1), help="Networks that are averaged.")
@@ -87,6 +108,7 @@ CRITERIA = ("demographic_parity", "equal_opportunity", "predictive_equality")
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     help="Sign the model with the key in this file: at least 16 bytes.",
 )
+@options.reads
 @options.tells
 def train(
     data: Path,
@@ -100,6 +122,8 @@ def train(
     calibration: float,
     seed: int,
     drop: Sequence[str],
+    missing_group: str | None,
+    drop_missing: bool,
     min_count: int,
     budget: float | None,
     epochs: int | None,
@@ -107,13 +131,13 @@ def train(
     recalibrate: bool,
     overwrite: bool,
     key_file: Path | None,
+    form: options.Form,
     show: Output,
 ) -> None:
     """Train a model with a dial on DATA, a CSV or Parquet file.
 
-    Why boosting is the default: over 20 splits of Adult, gradient boosting with the dial on top was
-    more accurate at every gap than the networks, and it trains in seconds. Which is best differs
-    between tables: --method auto tries, and says why it took what it took.
+    Why boosting is the default, and when to take another method: docs/choosing.md has the figures.
+    Which is best differs between tables: --method auto tries, and says why it took what it took.
 
     \b
     fairdial train people.csv --label income --sensitive sex --out model
@@ -123,6 +147,7 @@ def train(
     Under torchrun a network is trained by all its processes together:
     torchrun --nproc-per-node 2 -m fairdial train ... --method gfb
     """
+    from fairdial.cli.categories import cut_columns
     from fairdial.cli.learners import make_model
     from fairdial.cli.models import check_place
     from fairdial.cli.rows import check_held_out, training_rows
@@ -130,15 +155,28 @@ def train(
     from fairdial.persistence.quick import import_skops
 
     check_place(out, overwrite, key_file)
-    if method not in NETWORKS:
-        import_skops()  # or say that it is missing before the work is done
-    rows = training_rows(read_table(data), label, positive, sensitive, drop)
+    if method in NETWORKS:  # what is missing is said before the work is done
+        need_extra("torch", f"--method {method}", "torch", f"; --method {DEFAULT} does without")
+    else:
+        import_skops()
+    show.silent = speaks_another()
+    rows = training_rows(
+        read_table(data, form=form),
+        label,
+        positive,
+        sensitive,
+        drop,
+        missing_group,
+        drop_missing,
+        show.note,
+    )
     with processes(method) as is_main:
         show.silent = not is_main
         model = make_model(
             method,
             texts=rows.texts,
             seed=seed,
+            wide=rows.is_wide,
             epochs=epochs,
             members=members,
             budget=budget,
@@ -156,9 +194,16 @@ def train(
             f"Training {method} on {len(rows.X):,} rows, {calibration:.0%} of them held out to "
             f"find the dial, {len(rows.features)} features ..."
         )
+        if _by_default("method") and len(rows.X) * (1 - calibration) < SMALL:
+            show.note(
+                "Small table: --method blend or auto may be better (on COMPAS blend was by about "
+                "a point, not established)."
+            )
         start = time.perf_counter()
         model.fit(rows.X, rows.y)
         model.training_["asked"] = method
+        if missing_group is not None:
+            model.training_["missing_group"] = missing_group
         seconds = time.perf_counter() - start
         if not is_main:
             return
@@ -167,17 +212,31 @@ def train(
         found = model.save(out, overwrite=overwrite, key=key_file)
     told = {"model": str(out), "hash": found, "method": method, "seconds": round(seconds, 3)}
     if method == "auto":
+        from fairdial.methods.trials import FAILED
+
         told |= {"chosen": model.chosen_, "why": model.why_}
+        for name, note in model.trials_["note"].items():
+            if note.startswith(FAILED):  # in full here, and only here: it may quote rows
+                show.note(f"{name} {note}")
         show.note(f"Chosen: {model.chosen_}. {model.why_}")
+    for line in cut_columns(model, rows.X[rows.texts]):
+        show.note(line)
     _tell(model, rows, told, show)
     show.note(
         f"Trained in {seconds:.1f} s. The model is in {out}, its dial rests at {model.tolerance:g}."
     )
 
 
+def _by_default(name: str) -> bool:
+    """Whether nobody has given this option."""
+    source = click.get_current_context().get_parameter_source(name)
+    return source is ParameterSource.DEFAULT
+
+
 def _tell(model: Any, rows: TrainingRows, told: dict[str, Any], show: Output) -> None:
     """What was trained, and what its dial does."""
     from fairdial.cli.figures import (
+        caveat,
         frontier_parts,
         plain,
         point_data,
@@ -197,6 +256,7 @@ def _tell(model: Any, rows: TrainingRows, told: dict[str, Any], show: Output) ->
             "label": rows.y.name,
             "positive": plain(positive),
             "sensitive": rows.groups,
+            "missing_group": model.training_.get("missing_group"),
             "features": rows.features,
             "rows": len(rows.X),
             "training_rows": model.training_["rows"],
@@ -208,6 +268,7 @@ def _tell(model: Any, rows: TrainingRows, told: dict[str, Any], show: Output) ->
         f"{frontier.rows.sum():,} rows that were held out from training, "
         f"{frontier.criterion.name.replace('_', ' ')}:",
         *frontier_parts(points, resting),
+        caveat(frontier, told["model"]),
     )
 
 

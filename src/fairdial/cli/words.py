@@ -13,6 +13,7 @@ PHRASES = (  # advice that names what no command has
         "`min_count`",
         "leave their rows out, or calibrate on more rows",
     ),
+    (" (or give FairBayes an estimator of scikit-learn)", ""),
     ("recalibrate='group' repairs it", "training with --recalibrate repairs it"),
     ("recalibrate='group'", "--recalibrate"),
 )

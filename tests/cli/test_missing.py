@@ -1,0 +1,199 @@
+"""Rows without a label or without a group: left out, or given a group, which the model keeps."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import fairdial
+from fairdial.serve.deciding import Decider
+from fairdial.serve.records import BadRowError
+
+COMMON = ("--label", "decision", "--positive", "approve", "--drop", "number,half")
+LOGISTIC = ("--method", "logistic", "--tolerance", 0.1)
+NAME = "not stated"
+NAMED = ("--missing-group", NAME)
+
+
+def with_holes(table: pd.DataFrame, *columns: str) -> pd.DataFrame:
+    """The table without every fifth value of these columns, each from another row on."""
+    holes = table.copy()
+    for start, name in enumerate(columns, start=2):
+        holes[name] = holes[name].astype(object).where(np.arange(len(holes)) % 5 != start)
+    return holes
+
+
+def filled(table: pd.DataFrame, *columns: str) -> pd.DataFrame:
+    """The same table with a name in those holes."""
+    return table.assign(**{name: table[name].where(table[name].notna(), NAME) for name in columns})
+
+
+@pytest.fixture(scope="module")
+def here(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("missing")
+
+
+@pytest.fixture(scope="module")
+def unnamed(here: Path, old: pd.DataFrame, shell: Any) -> Path:
+    """A model that was trained on rows of which some don't tell their region."""
+    with_holes(old, "region").to_csv(here / "old.csv", index=False)
+    given = ("--sensitive", "region", *LOGISTIC, *NAMED, "--out", here / "model")
+    found = shell("train", here / "old.csv", *COMMON, *given)
+    assert "320 rows without 'region' are taken for 'not stated'." in found.stderr
+    return here / "model"
+
+
+def test_the_errors_name_the_options(here: Path, old: pd.DataFrame, shell: Any) -> None:
+    with_holes(old, "region").to_csv(here / "holes.csv", index=False)
+    given = ("--sensitive", "region", *LOGISTIC, "--out", here / "never")
+    told = shell("train", here / "holes.csv", *COMMON, *given, code=2).stderr
+    assert (
+        "got 320 rows without (first: data row 3). --drop-missing leaves those rows out, " in told
+    )
+    assert "--missing-group 'not stated' gives them a group of their own." in told
+    with_holes(old, "decision").to_csv(here / "unlabelled.csv", index=False)
+    told = shell("train", here / "unlabelled.csv", *COMMON, *given, code=2).stderr
+    assert "got 320 rows without (first: data row 3). --drop-missing leaves those" in told
+    told = shell("train", here / "holes.csv", *COMMON, *given, "--missing-group", " ", code=2)
+    assert "--missing-group must be a name, got ' '." in told.stderr
+
+
+@pytest.mark.parametrize("groups", [("region",), ("region", "sex")])
+def test_it_is_the_model_of_a_table_with_that_name_in_it(
+    groups: tuple[str, ...],
+    here: Path,
+    old: pd.DataFrame,
+    new: pd.DataFrame,
+    shell: Any,
+    answer: Any,
+) -> None:
+    holes, fresh = with_holes(old, *groups), with_holes(new, *groups)
+    for name, table in (("holes", holes), ("fresh", fresh)):
+        table.to_csv(here / f"{name}.csv", index=False)
+        filled(table, *groups).to_csv(here / f"{name}-named.csv", index=False)
+    common = (*COMMON, "--sensitive", ",".join(groups), *LOGISTIC, "--min-count", 10, "--overwrite")
+    first = answer("train", here / "holes.csv", *common, *NAMED, "--out", here / "one")
+    second = answer("train", here / "holes-named.csv", *common, "--out", here / "two")
+    assert first["frontier"] == second["frontier"]
+    assert (first["missing_group"], second["missing_group"]) == (NAME, None)
+    for model, table in (("one", "fresh"), ("two", "fresh-named")):
+        asked = ("predict", here / model, here / f"{table}.csv", "--overwrite", "--out")
+        shell(*asked, here / f"{model}.csv")
+    assert (here / "one.csv").read_text() == (here / "two.csv").read_text()
+
+
+def test_every_command_that_takes_rows_knows_the_group(
+    unnamed: Path, here: Path, new: pd.DataFrame, shell: Any, answer: Any
+) -> None:
+    with_holes(new, "region").to_parquet(here / "new.parquet")
+    given = ("--id", "region", "--out", here / "scored.parquet")
+    shell("predict", unnamed, here / "new.parquet", *given)
+    beside = pd.read_parquet(here / "scored.parquet")["region"]
+    assert (beside == filled(with_holes(new, "region"), "region")["region"]).all()
+    assert {g["group"] for g in answer("evaluate", unnamed, here / "new.parquet")["groups"]} == {
+        "north",
+        "south",
+        NAME,
+    }
+    again = here / "again"
+    shell("calibrate", unnamed, here / "new.parquet", "--out", again)
+    assert fairdial.load(again).frontier_.groups == ("north", NAME, "south")
+    assert fairdial.load(again).training_["missing_group"] == NAME
+    assert answer("info", again)["missing_group"] == NAME
+    assert "told by                region (where nothing is told: 'not stated')" in (
+        shell("info", again).stdout
+    )
+    card = (again / "MODEL_CARD.md").read_text("utf-8")
+    assert "Rows that don't tell their group are `'not stated'`." in card
+
+
+def test_a_model_without_such_a_group_says_how_to_have_one(
+    model: Path, here: Path, new: pd.DataFrame, shell: Any
+) -> None:
+    with_holes(new, "region").to_csv(here / "new.csv", index=False)
+    told = shell("predict", model, here / "new.csv", "--out", here / "never.csv", code=2).stderr
+    assert "got 140 rows without (first: data row 3). Leave those rows out; or train with " in told
+
+
+def numbered(table: pd.DataFrame) -> pd.DataFrame:
+    return table.assign(region=(table["region"] == "north").astype(int))
+
+
+def test_numbers_beside_the_name_are_texts_that_all_commands_share(
+    here: Path, old: pd.DataFrame, new: pd.DataFrame, shell: Any
+) -> None:
+    with_holes(numbered(old), "region").to_csv(here / "numbers.csv", index=False)
+    given = ("--sensitive", "region", *LOGISTIC, *NAMED, "--out", here / "numbers")
+    shell("train", here / "numbers.csv", *COMMON, *given)
+    assert fairdial.load(here / "numbers").frontier_.groups == ("0", "1", NAME)
+    holes = with_holes(numbered(new), "region")
+    for table in (numbered(new), holes, holes.assign(region=holes["region"].astype(float))):
+        table.to_csv(here / "n.csv", index=False)
+        asked = ("--id", "region", "--out", here / "n.parquet", "--overwrite")
+        shell("predict", here / "numbers", here / "n.csv", *asked)
+        assert set(pd.read_parquet(here / "n.parquet")["region"]) <= {"0", "1", NAME}
+    scored = (here / "n.parquet", "--scores", "logit", "--group", "region")
+    shell("calibrate", here / "numbers", *scored, "--out", here / "numbers again")
+    assert fairdial.load(here / "numbers again").frontier_.groups == ("0", "1", NAME)
+
+
+def test_numbers_stay_whole_where_rows_are_left_out(
+    here: Path, old: pd.DataFrame, new: pd.DataFrame, shell: Any
+) -> None:
+    def coded(table: pd.DataFrame) -> pd.DataFrame:
+        return numbered(table).assign(decision=(table["decision"] == "approve").astype(int))
+
+    with_holes(coded(old), "decision", "region").to_csv(here / "coded.csv", index=False)
+    given = ("--label", "decision", "--positive", 1, "--drop", "number,half", *LOGISTIC)
+    groups = ("--sensitive", "region,sex", "--drop-missing", "--out", here / "coded")
+    shell("train", here / "coded.csv", *given, *groups)
+    model = fairdial.load(here / "coded")
+    assert all(group.split(" & ")[0] in ("0", "1") for group in model.frontier_.groups)
+    assert model.classes_.tolist() == [0, 1]
+    coded(new).to_csv(here / "whole.csv", index=False)
+    shell("predict", here / "coded", here / "whole.csv", "--out", here / "coded-decided.csv")
+    assert set(pd.read_csv(here / "coded-decided.csv", dtype=str)["decision"]) == {"0", "1"}
+
+
+def test_a_name_that_is_there_already_is_told(here: Path, old: pd.DataFrame, shell: Any) -> None:
+    with_holes(old, "region").to_csv(here / "there.csv", index=False)
+    given = ("--sensitive", "region", *LOGISTIC, "--missing-group", "north", "--out", here / "n")
+    found = shell("train", here / "there.csv", *COMMON, *given)
+    assert "are taken for 'north', which is there already." in found.stderr
+
+
+def test_rows_are_left_out_and_counted(
+    here: Path, old: pd.DataFrame, shell: Any, answer: Any
+) -> None:
+    holes = with_holes(old, "decision", "region")
+    holes.to_csv(here / "both.csv", index=False)
+    whole = holes.dropna(subset=["decision", "region"])
+    whole.to_csv(here / "whole.csv", index=False)
+    common = (*COMMON, "--sensitive", "region", *LOGISTIC, "--overwrite", "--out")
+    first = answer("train", here / "both.csv", *common, here / "left", "--drop-missing")
+    second = answer("train", here / "whole.csv", *common, here / "right")
+    assert (first["rows"], first["frontier"]) == (len(whole), second["frontier"])
+    found = shell("train", here / "both.csv", *common, here / "left", "--drop-missing")
+    assert "640 rows without 'decision' or 'region' are left out." in found.stderr
+    found = shell("train", here / "both.csv", *common, here / "left", "--drop-missing", *NAMED)
+    assert "320 rows without 'region' are taken for 'not stated'." in found.stderr
+    assert "320 rows without 'decision' are left out." in found.stderr
+
+
+def test_numbers_of_rows_are_those_of_the_file(here: Path, old: pd.DataFrame, shell: Any) -> None:
+    holes = with_holes(old, "decision")
+    holes.loc[9, "income"] = np.inf
+    holes.to_csv(here / "endless.csv", index=False)
+    given = ("--sensitive", "region", *LOGISTIC, "--drop-missing", "--out", here / "never")
+    assert "data row 10." in shell("train", here / "endless.csv", *COMMON, *given, code=2).stderr
+
+
+def test_a_server_takes_rows_without_a_group_for_it(unnamed: Path, model: Path) -> None:
+    served = Decider(fairdial.load(unnamed))
+    assert served.codes(["north", None, "south", NAME]).tolist() == [0, 1, 2, 1]
+    with pytest.raises(BadRowError, match="got nothing"):
+        Decider(fairdial.load(model)).codes(["north", None])
