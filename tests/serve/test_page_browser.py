@@ -146,7 +146,6 @@ def test_the_page_opens_at_the_position_in_use(loans, two_groups):
     assert shown_tolerance(loans) == IN_USE
     assert_shows(loans, at(two_groups, IN_USE))
     assert_shows(loans, at(two_groups, 1.0), "unconstrained")
-    expect(loans.locator("#flips-text")).to_contain_text("no decision changes")
     assert loans.title() == "Loans"
 
 
@@ -261,11 +260,30 @@ def test_the_sentence_and_the_spoken_text_follow(loans, two_groups):
 
 
 def test_who_is_decided_otherwise_is_counted(loans, two_groups):
+    title, text = loans.locator("#flips-title"), loans.locator("#flips-text")
+    expect(title).to_have_text("Who is decided otherwise than without constraint")
+    expect(text).to_contain_text("These are the decisions in use (10.0 percentage points). Comp")
+    assert_changes(loans, at(two_groups, 1.0), at(two_groups, IN_USE))  # not with itself
     loans.locator("#typed").fill("2")
     loans.keyboard.press("Enter")
     settle(loans)
-    change = at(two_groups, 0.02).selected - at(two_groups, IN_USE).selected  # (L, K)
-    rows = loans.evaluate(
+    expect(title).to_have_text("Who is decided otherwise than now")
+    expect(text).to_contain_text("Compared with the position in use (10.0 percentage points)")
+    assert_changes(loans, at(two_groups, IN_USE), at(two_groups, 0.02))
+
+
+def test_without_a_position_in_use_all_is_compared_with_no_constraint(visit, exported_family):
+    page = visit(exported_family)
+    title = "Who is decided otherwise than with the most accurate setting"
+    expect(page.locator("#flips-title")).to_have_text(title)
+    expect(page.locator("#flips-text")).to_contain_text("Compared with the most accurate setting")
+
+
+def assert_changes(page: Page, before: Point, after: Point) -> None:
+    """The table tells how two positions differ."""
+    change = after.selected - before.selected  # (L, K)
+    assert change.any()
+    rows = page.evaluate(
         """() => [...document.querySelectorAll("#flips tbody tr")].map((row) =>
             [...row.cells].slice(1).map((cell) => cell.textContent))"""
     )
@@ -276,7 +294,7 @@ def test_who_is_decided_otherwise_is_counted(loans, two_groups):
         assert gained - lost == np.abs(change[:, a]).sum()
         assert gained + lost == change[:, a].sum()
         assert [negative, positive] == change[:, a].tolist()
-    expect(loans.locator("#flips-text")).to_contain_text(f"{np.abs(change).sum()} of")
+    expect(page.locator("#flips-text")).to_contain_text(f"{np.abs(change).sum()} of")
 
 
 def test_both_thresholds_move(loans, two_groups):
@@ -676,7 +694,7 @@ def test_applying_sends_the_position_with_its_reason_and_the_record_shows_it(
     expect(served.locator("#audit li")).to_contain_text(text)
     expect(served.locator("#audit li")).to_contain_text("agreed in council")
     expect(served.locator("#audit time")).to_have_text(re.compile(r":30:00 \S+$"))
-    expect(served.locator("#flips-text")).to_contain_text("no decision changes")
+    expect(served.locator("#flips-text")).to_contain_text("the decisions in use (5.0 percentage")
     expect(served.locator("#apply-note")).to_contain_text("In use now: 5.0 percentage points")
     served.screenshot(path=tmp_path / "served.png", full_page=True)
 

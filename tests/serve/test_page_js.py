@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import re
+import shutil
+import subprocess
 import warnings
 from dataclasses import replace
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,6 +20,7 @@ from fairdial import Frontier, InfeasibleToleranceWarning, criterion, measure, s
 from fairdial.points import Point
 from fairdial.serve import page_data as module
 from fairdial.serve.packing import pack_ints
+from fairdial.serve.page import STATIC, render_index
 from fairdial.serve.page_data import page_data
 from fairdial.sweeping import measure_counts
 
@@ -482,8 +486,11 @@ def with_curve(accuracies: list[float]) -> dict[str, Any]:
     [
         ([0.52, 0.55, 0.58], "The smaller the gap that is allowed, the fewer decisions are right."),
         ([0.52, 0.56, 0.554, 0.58], "On the whole, the smaller the gap that is allowed, the fewer"),
-        ([0.52, 0.58, 0.53, 0.58], "Most decisions are right (58.0%) with a gap of 20.0 "),
-        ([0.58, 0.52], "Most decisions are right (58.0%) with a gap of 0.0"),
+        (
+            [0.52, 0.58, 0.53, 0.58],
+            "The share of right decisions is highest (58.0%) at a gap of 20",
+        ),
+        ([0.58, 0.52], "The share of right decisions is highest (58.0%) at a gap of 0.0"),
         ([0.58, 0.58, 0.58], "A smaller gap costs hardly any right decisions here."),
     ],
 )
@@ -506,9 +513,9 @@ def test_a_curve_with_its_peak_in_the_middle_names_it(node):
     )
     figures = [f"{100 * frontier.accuracy[i]:.1f}%" for i in (best, dialled[-1], 0)]
     assert node("say", "aboutFrontier") == (
-        f"Most decisions are right ({figures[0]}) with a gap of {100 * frontier.gap[best]:.1f} "
-        f"percentage points; with the smallest gap {figures[1]} are, without constraint "
-        f"{figures[2]}. Press on the picture to go there."
+        f"The share of right decisions is highest ({figures[0]}) at a gap of "
+        f"{100 * frontier.gap[best]:.1f} percentage points; with the smallest gap it is "
+        f"{figures[1]}, without constraint {figures[2]}. Press on the picture to go there."
     )
 
 
@@ -579,3 +586,25 @@ def test_every_answer_of_the_server_has_words(node):
 def test_another_document_is_refused(node):
     with pytest.raises(RuntimeError, match=r"fairdial\.page"):
         node("open", {"format": "fairdial.frontier", "version": 1})
+
+
+# ---- languages ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("language", "taken"), [("en-US@posix", "en"), ("", "en"), ("de-CH", "de-CH"), ("C", "en")]
+)
+def test_a_language_that_intl_refuses_is_english(language, taken):
+    program = shutil.which("node")
+    if program is None:
+        pytest.skip("node is not installed: the page's functions can't be run")
+    scripts = re.findall(r'<script src="static/([^"]+)">', render_index())
+    loader = Path(__file__).with_name("load_chart.js")
+    found = subprocess.run(
+        [program, loader, STATIC, language, *scripts[:2]],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert "uPlot" in scripts[1]
+    assert found.stdout == f"{taken} function\n"

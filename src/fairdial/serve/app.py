@@ -47,7 +47,7 @@ WORDS = {
     401: "The token is missing or wrong.",
     403: "This server is read-only, or takes no observations.",
     408: "The request didn't come in time.",
-    412: "The dial was moved meanwhile.",
+    412: "The dial isn't at the version of If-Match.",
     413: "The request is too large.",
     415: "The request is not JSON.",
     422: "The request can't be answered as it is.",
@@ -346,8 +346,8 @@ def _answer_errors(app: FastAPI) -> None:
         return problem(
             request,
             412,
-            f"`If-Match` must be the dial's version, which is {error.version} now: it was moved "
-            "meanwhile. Look again, and then decide.",
+            f"the dial is at version {error.version}, not at that of `If-Match`. Look again, and "
+            "then decide.",
             etag=f'"{error.version}"',
         )
 
@@ -412,14 +412,14 @@ def _group_schema(service: Service) -> dict[str, Any]:
     from fairdial.states_json import plain_name
 
     names = [plain_name(name) for name in service.decider.frontier.groups]
-    return {"enum": names + ([None] if len(names) == 1 else [])}
+    return {"enum": names + ([] if service.decider.unnamed is None else [None])}
 
 
 def _row_schema(service: Service, *, dialled: bool) -> dict[str, Any]:
     properties = {"features": service.decider.layout.schema(), "group": _group_schema(service)}
     if dialled:
         properties["tolerance"] = {"anyOf": [_TOLERANCE, {"type": "null"}]}
-    needed = ["features"] + (["group"] if len(service.decider.groups) > 1 else [])
+    needed = ["features"] + (["group"] if service.decider.unnamed is None else [])
     return _object(properties, needed)
 
 

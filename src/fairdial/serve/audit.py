@@ -28,6 +28,7 @@ from fairdial.errors import FairdialError, InvalidInputError
 from fairdial.serve.files import connect, make_file, transaction
 
 APPLICATION, FORMAT = 0x46444C41, 2  # "FDLA"
+BESIDE = ".audit.sqlite"  # after the name of the model's folder, where none is named
 SERVER = "server"  # who moves the dial when it starts; nobody else may be called so
 
 SCHEMA = (

@@ -31,6 +31,7 @@ from fairdial.serve.records import (
     RecordEncoder,
     encoder_layout,
     make_table,
+    row_name,
     table_layout,
 )
 from fairdial.states_json import plain_name
@@ -93,6 +94,8 @@ class Decider:
         The negative and the positive label.
     positions : Positions
         The dial.
+    unnamed : name or None
+        The group of rows without one: the only one, or that which training named for them.
     swept : bool
         Whether one score and thresholds decide; otherwise a family's margins do.
     """
@@ -113,24 +116,44 @@ class Decider:
             self._codes[type(name), name] = code  # true is not 1
             if type(name) is float and name.is_integer():
                 self._codes[int, int(name)] = code  # as many write 1.0 in JSON
+        column = model.sensitive_column
+        self._sensitive = column if isinstance(column, (list, tuple)) else [column]
+        told = getattr(model, "training_", {}).get("missing_group")
+        alone = len(self._sensitive) == 1 and told in names
+        self.unnamed: Any = told if alone else None
+        if len(names) == 1:
+            self.unnamed = names[0]
         self.layout, self._model, self._records = _for_records(model)
         self.swept = isinstance(model, ThresholdClassifier)
 
-    def codes(self, groups: Sequence[Any]) -> Codes:
-        """(n,) codes of groups as JSON names them; left out where there is one group only."""
-        if len(self.groups) == 1:
-            only = plain_name(self.frontier.groups[0])
-            groups = [only if name is None else name for name in groups]
+    def codes(self, groups: Sequence[Any], features: Sequence[Any] | None = None) -> Codes:
+        """(n,) codes of groups as JSON names them; None is the group of rows without one.
+
+        ``features`` are those that the groups stand beside, to say where one was looked for.
+        """
+        if self.unnamed is not None:
+            groups = [self.unnamed if name is None else name for name in groups]
         try:
             return np.array([self._codes[type(name), name] for name in groups], np.intp)
         except (KeyError, TypeError):
             row = next(i for i, name in enumerate(groups) if not self._known(name))
             names = ", ".join(repr(plain_name(name)) for name in self.frontier.groups[:SHOWN])
             more = len(self.groups) - SHOWN
+            got = "another"
+            if groups[row] is None:
+                got = "nothing" if features is None else self._missing(features[row])
             raise BadRowError(
-                f"row {row}: `group` must be one of the model's groups, {names}"
-                f"{f' and {more} more' if more > 0 else ''}, got another."
+                f"{row_name(row)}: `group` must be one of the model's groups, {names}"
+                f"{f' and {more} more' if more > 0 else ''}, got {got}."
             ) from None
+
+    def _missing(self, features: Any) -> str:
+        """That a row has no group, and where it belongs."""
+        there = [
+            name for name in self._sensitive if isinstance(features, dict) and name in features
+        ]
+        misplaced = f", not in them as {', '.join(map(repr, there))}" if there else ""
+        return f"nothing: it stands beside `features`{misplaced}"
 
     def _known(self, name: Any) -> bool:
         return isinstance(name, Hashable) and (type(name), name) in self._codes

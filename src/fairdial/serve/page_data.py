@@ -267,9 +267,8 @@ def _certified(frontier: Frontier, level: float, slider: dict[str, int]) -> dict
     except CannotCertifyError:
         reason = "seen" if frontier.certificate == "none" else "searched"
         return {"level": level, "kind": "none", "reason": reason}
-    two = len(frontier.groups) == 2
     kind = "simultaneous"
-    if frontier.certificate == "declared" and two:
+    if frontier.beforehand:
         kind = "declared"
     elif frontier.measured:
         kind = "finite"

@@ -48,6 +48,11 @@ class BadRowError(InvalidInputError):
     """A row that the model can't score; the message doesn't tell what was sent."""
 
 
+def row_name(place: int) -> str:
+    """A row as lists of JSON count."""
+    return f"row {place} (counted from 0)"
+
+
 @dataclass(frozen=True)
 class Column:
     """A column that the model expects.
@@ -122,13 +127,14 @@ class Layout:
                 return Records(found, columns)
         for i, row in enumerate(found):
             if not self._good(row):
-                raise BadRowError(f"row {i}: {self._trouble(row)}")
+                raise BadRowError(f"{row_name(i)}: {self._trouble(row)}")
         return Records(found)
 
     def _record(self, row: Any, i: int) -> dict[str, Any]:
         if not isinstance(row, list) or len(row) != len(self.columns):
             raise BadRowError(
-                f"row {i}: `features` must be a list of {len(self.columns)} values, got another."
+                f"{row_name(i)}: `features` must be a list of {len(self.columns)} values, got "
+                "another."
             )
         return {column.text: value for column, value in zip(self.columns, row, strict=True)}
 

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import gc
 import ipaddress
 import json
 import os
+import signal
 import socket
 import tempfile
+import threading
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
@@ -21,8 +24,9 @@ from fairdial.errors import (
     InfeasibleToleranceWarning,
     InvalidInputError,
     MissingExtraError,
+    say_install,
 )
-from fairdial.serve.audit import SERVER, AuditLog, Entry
+from fairdial.serve.audit import BESIDE, SERVER, AuditLog, Entry
 from fairdial.serve.naming import people_of
 
 if TYPE_CHECKING:
@@ -40,8 +44,14 @@ CONNECTIONS = 4096  # at once, if the system allows so many; more are answered w
 OTHER_FILES = 128  # that a process may need open besides its connections
 KEPT = 30  # seconds that an idle connection is kept
 GRACE = 10  # seconds that requests have to end when the server stops
-AUDIT, OBSERVED = ".audit.sqlite", ".observed"
+OBSERVED = ".observed"
 LEVEL = 0.95  # of the page's statements about new rows
+WHY_NOT = {  # why a place can't be listened on, and what to do
+    errno.EADDRINUSE: "another program listens there; port 0 takes a free one",
+    errno.EACCES: "the system allows low ports to few; take one from 1024 on",
+    errno.EADDRNOTAVAIL: "this machine has no such address",
+    socket.EAI_NONAME: "no machine is called so",
+}
 
 
 @dataclass(frozen=True)
@@ -55,6 +65,7 @@ class Settings:
     observed: str
     read_only: bool
     tolerance: float
+    own: float  # where the dial of the model's folder rests
     confidence: float | None
     token_env: str
     open_observe: bool
@@ -121,22 +132,29 @@ def serve(
     announce : callable, optional
         Told the server's address when it is about to listen.
     tell : callable, optional
-        Told before what takes a while.
+        Told before what takes a while, and where the dial stands.
 
     Raises
     ------
     InvalidInputError, ModelFileError, MissingExtraError, CannotCertifyError
         Something is not as it must be; nothing was served.
+
+    Examples
+    --------
+    >>> from fairdial.serve.run import serve
+    >>> serve("loans", read_only=True)  # doctest: +SKIP
     """
     need_libraries()
     find_tokens(token_env, os.environ, needed=not read_only)
     find_port(host, port)  # what takes no time comes first
-    if tell is not None:
-        tell(f"Loading {os.fspath(model)} ...")
     from fairdial._validation import check_count
+    from fairdial.persistence.folder import find_model
 
     check_count(workers, "workers")
-    with tempfile.TemporaryDirectory(prefix="fairdial-serve-") as scratch:
+    find_model(model)
+    if tell is not None:
+        tell(f"Loading {os.fspath(model)} ...")
+    with _terminated(), tempfile.TemporaryDirectory(prefix="fairdial-serve-") as scratch:
         settings = prepare(
             model,
             audit=audit,
@@ -153,6 +171,8 @@ def serve(
             labels=labels,
         )
         port = find_port(host, port)
+        if tell is not None:
+            tell(say_standing(settings))
         if announce is not None:
             announce(f"http://{f'[{host}]' if ':' in host else host}:{port}/")
         given = {SETTINGS: json.dumps(asdict(settings))}
@@ -161,6 +181,33 @@ def serve(
             counters.mkdir()
             given[COUNTERS] = str(counters)
         _run(host, port, workers, given)
+
+
+class _TerminatedError(BaseException):
+    """SIGTERM has come."""
+
+
+@contextlib.contextmanager
+def _terminated() -> Iterator[None]:
+    """What is within ends in order at SIGTERM, as it does at Ctrl-C; then the signal is heeded."""
+    usual = signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+    if not usual or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def end(*_: object) -> None:
+        raise _TerminatedError
+
+    signal.signal(signal.SIGTERM, end)
+    ended = False
+    try:
+        yield
+    except _TerminatedError:
+        ended = True
+    finally:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    if ended:
+        signal.raise_signal(signal.SIGTERM)
 
 
 def _run(host: str, port: int, workers: int, given: Mapping[str, str]) -> None:
@@ -224,7 +271,7 @@ def need_libraries() -> None:
     """What the server is made with is installed."""
     for name in LIBRARIES:
         if find_spec(name) is None:
-            raise MissingExtraError(f"the server needs {name}: pip install 'fairdial[serve]'.")
+            raise MissingExtraError(f"the server needs {name}: {say_install('serve')}.")
 
 
 # ---- before listening --------------------------------------------------------------------------
@@ -263,7 +310,7 @@ def prepare(
     frontier = frontier_from_arrays(told, stored.files[FRONTIER], FRONTIER)
     own = unpack(stored.manifest["parameters"]["tolerance"])
     start = check_one(own if tolerance is None else tolerance)
-    place: Path | None = Path(audit or f"{folder}{AUDIT}").absolute()
+    place: Path | None = Path(audit or f"{folder}{BESIDE}").absolute()
     if read_only and audit is None and place is not None and not place.is_file():
         place = None
     settings = Settings(
@@ -274,6 +321,7 @@ def prepare(
         observed=str(Path(scratch, "observed.sqlite") if read_only else f"{place}{OBSERVED}"),
         read_only=read_only,
         tolerance=start,
+        own=check_one(own),
         confidence=confidence,
         token_env=token_env,
         open_observe=open_observe,
@@ -347,12 +395,32 @@ def _why(last: Entry | None, model: str, tolerance: float, confidence: float | N
     """What a start changes, for the log; None: nothing."""
     if last is None:
         return "first start"
-    found = [] if last.model == model else ["another model"]
+    found = [] if last.model == model else ["the model's folder was changed"]
+    if found and last.tolerance == tolerance:
+        found.append("the dial was not moved")
     if last.tolerance != tolerance:
         found.append(f"started with tolerance {tolerance:g}")
     if last.confidence != confidence:
         found.append(f"started with confidence {confidence:g}")
     return ", ".join(found) or None
+
+
+def say_standing(settings: Settings) -> str:
+    """Where the dial stands as the server starts, and who says so."""
+    tolerance, confidence = settings.tolerance, settings.confidence
+    source = "the folder's own" if tolerance == settings.own else "`tolerance`"
+    if settings.audit is not None:
+        log = AuditLog(settings.audit, write=False)
+        try:
+            last = log.last()
+        finally:
+            log.close()
+        if last is not None:
+            tolerance, confidence = last.tolerance, last.confidence
+            source = f"audit log, version {last.version}"
+    sure = "" if confidence is None else f" with confidence {confidence:g}"
+    other = f"; the folder's own is {settings.own:g}" if tolerance != settings.own else ""
+    return f"The dial stands at {tolerance:g}{sure} ({source}){other}."
 
 
 def _certify(frontier: Frontier, tolerance: float, confidence: float | None, *, kept: bool) -> None:
@@ -403,7 +471,7 @@ def find_token(name: str, environment: Mapping[str, str]) -> str:
         raise InvalidInputError(
             f"`token_env`: the environment must have a token in {name}, with which the dial is "
             "moved, got none. Set one (such as `openssl rand -hex 32` prints), or start with "
-            "read_only (--read-only)."
+            "`read_only`."
         )
     if len(token) < SHORTEST_TOKEN or not token.isascii() or token != token.strip():
         raise InvalidInputError(
@@ -433,8 +501,9 @@ def find_port(host: str, port: int) -> int:
         try:
             trial.bind((host, port))
         except OSError as error:
+            why = WHY_NOT.get(error.errno or 0, str(error))
             raise InvalidInputError(
-                f"`host` and `port` must be free to listen on, got {host}:{port} ({error})."
+                f"`host` and `port` must be free to listen on, got {host}:{port} ({why})."
             ) from error
         found: int = trial.getsockname()[1]
         return found

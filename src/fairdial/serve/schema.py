@@ -80,8 +80,8 @@ FIELDS = {
     "rows": f"a list of 1 to {MOST_ROWS:,} rows",
     "features": "the row's columns",
     "group": "the name of a group",
-    "tolerance": "a number from 0 to 1",
-    "confidence": "a number above 0 and below 1, or null",
+    "tolerance": "a number from 0 to 1, such as 0.05 for 5%",
+    "confidence": "a number above 0 and below 1, such as 0.95 for 95%, or null",
     "reason": f"text of 1 to {LONGEST_REASON} characters",
     "by": f"text of 1 to {LONGEST_NAME} characters, or left out",
     "scores": f"a list of 1 to {MOST_SCORES:,} numbers",
@@ -123,7 +123,7 @@ def say_problem(place: Sequence[int | str], kind: str, given: Any) -> str:
     --------
     >>> from fairdial.serve.schema import say_problem
     >>> say_problem(["tolerance"], "less_than_equal", 1.3)
-    '`tolerance` must be a number from 0 to 1, got another number'
+    '`tolerance` must be a number from 0 to 1, such as 0.05 for 5%, got another number'
     >>> say_problem(["reason"], "missing", {"tolerance": 0.1})
     '`reason` must be text of 1 to 500 characters, got nothing'
     """

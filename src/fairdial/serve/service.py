@@ -229,8 +229,9 @@ class Service:
     def predict(self, asked: PredictRequest, standing: Standing) -> bytes:
         """Decisions for rows."""
         start = time.thread_time()  # not what others take meanwhile
-        codes = self.decider.codes([row.get("group") for row in asked.rows])
-        rows = self.decider.rows([row["features"] for row in asked.rows])
+        features = [row["features"] for row in asked.rows]
+        codes = self.decider.codes([row.get("group") for row in asked.rows], features)
+        rows = self.decider.rows(features)
         usual = standing.tolerance if asked.tolerance is None else asked.tolerance
         own = [row.get("tolerance") for row in asked.rows]
         wishes = [usual if wish is None else wish for wish in own]
@@ -305,6 +306,8 @@ class Service:
                 raise RefusedError(
                     422, "`scores` must be left out for a family of models; give `rows`."
                 )
+            if asked.groups is None and n_groups > 1:
+                raise RefusedError(422, "`groups` must be given beside `scores`, got none.")
             groups = [None] * len(asked.scores) if asked.groups is None else asked.groups
             if len(groups) != len(asked.scores):
                 raise RefusedError(422, "`scores` and `groups` must describe the same rows.")
@@ -315,8 +318,9 @@ class Service:
             assert asked.rows is not None
             if asked.groups is not None:
                 raise RefusedError(422, "`groups` must be left out: `rows` have each their group.")
-            codes = self.decider.codes([row.group for row in asked.rows])
-            rows = self.decider.rows([row.features for row in asked.rows])
+            features = [row.features for row in asked.rows]
+            codes = self.decider.codes([row.group for row in asked.rows], features)
+            rows = self.decider.rows(features)
             if self.decider.swept:
                 scores = self.decider.scores(rows, codes)
                 chosen = scores > point.thresholds[codes]
@@ -474,7 +478,10 @@ def parse(kind: type[Asked], body: bytes) -> Asked:
     try:
         data = from_json(body, allow_inf_nan=False)  # parsing and checking apart is faster
     except ValueError:
-        raise RefusedError(422, "the body must be JSON without NaN, got something else.") from None
+        raise RefusedError(
+            422,
+            "the body must be JSON, with points in numbers and without NaN, got something else.",
+        ) from None
     try:
         return kind.model_validate(data)
     except ValidationError as error:
@@ -510,7 +517,7 @@ def _number(value: float | None) -> str:
 def _unpromised(error: CannotCertifyError) -> str:
     smallest, rows = error.smallest_tolerance, error.rows_needed
     able = "none" if smallest is None else f"the smallest is {smallest:.4f}"
-    more = "" if rows is None else f"; about {rows:,} rows like these would do"
+    more = "" if rows is None else f"; about {rows:,} calibration rows like these would do"
     return f"`tolerance` must be one that the calibration rows can certify, {able}{more}."
 
 

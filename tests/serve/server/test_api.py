@@ -119,7 +119,7 @@ def test_who_has_seen_an_old_dial_doesnt_move_it(ask, token):
         answer = ask.put("/v1/dial", json=body, headers=token | {"If-Match": seen})
         assert answer.status_code == status
         if status == 412:
-            assert "version, which is 2 now" in answer.json()["detail"]
+            assert "the dial is at version 2, not at that of `If-Match`" in answer.json()["detail"]
             assert answer.headers["etag"] == '"2"'
     assert ask.get("/v1/dial").json()["version"] == 4
 
@@ -160,8 +160,9 @@ def test_a_move_needs_a_tolerance_and_a_reason(change, ask, token):
         ({"tolerance": 0.05, "reason": "r" * 501},
          "`reason` must be text of 1 to 500 characters, got longer text."),
         ({"tolerance": -1, "reason": "x"},
-         "`tolerance` must be a number from 0 to 1, got another number."),
-        ({"tolerance": "7", "reason": "x"}, "`tolerance` must be a number from 0 to 1, got text."),
+         "`tolerance` must be a number from 0 to 1, such as 0.05 for 5%, got another number."),
+        ({"tolerance": "0,05", "reason": "x"},
+         "`tolerance` must be a number from 0 to 1, such as 0.05 for 5%, got text."),
         ({"tolerance": 1, "reason": "x", "rows": []},
          "the request must have no other fields than those documented, got another."),
         ([], "the request must be an object, got a list."),
@@ -177,7 +178,9 @@ def test_a_refusal_says_where_in_the_rows(ask, case):
     rows = case.rows(0, 2)
     rows[1]["tolerance"] = 2
     detail = ask.post("/v1/predict", json={"rows": rows}).json()["detail"]
-    assert detail == "`rows.1.tolerance` must be a number from 0 to 1, got another number."
+    assert detail == (
+        "`rows.1.tolerance` must be a number from 0 to 1, such as 0.05 for 5%, got another number."
+    )
     detail = ask.post("/v1/predict", json={"rows": [7]}).json()["detail"]
     assert detail == "`rows.0` must be an object with `features` and `group`, got a number."
     detail = ask.post("/v1/observe", json={"scores": [1, "x"]}).json()["detail"]

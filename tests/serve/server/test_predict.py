@@ -210,6 +210,25 @@ def test_groups_are_named_as_json_names_them(cases, client):
         assert (answer.status_code == 200) == good
 
 
+def test_a_row_without_a_group_is_told_where_it_belongs(cases):
+    model = copy.copy(cases("network").model)
+    model.sensitive_column = "owner"
+    decider, beside = Decider(model), "got nothing: it stands beside `features`"
+    for features, told in (
+        ({"age": 3}, f"{beside}."),
+        ({"age": 3, "owner": True}, f"{beside}, not in them as 'owner'."),
+        ([3, 4], f"{beside}."),
+    ):
+        with pytest.raises(
+            BadRowError, match=r"^row 1 \(counted from 0\): `group` must"
+        ) as refused:
+            decider.codes([True, None], [{}, features])
+        assert str(refused.value).endswith(told)
+    for group, got in ((None, "nothing"), ("x", "another")):
+        with pytest.raises(BadRowError, match=f"got {got}.$"):
+            decider.codes([group])
+
+
 def test_a_group_that_is_a_number_is_that_number_and_nothing_that_equals_it(cases, client):
     case = cases("per group")  # 0 and 1
     ask = client(case)

@@ -68,16 +68,17 @@ class Server:
 
 
 @contextmanager
-def serving(folder, *options):
-    """The command, in a process of its own."""
+def serving(folder, *options, **environment):
+    """The command, in a process of its own, which ends by SIGTERM."""
     process = subprocess.Popen(
         [sys.executable, "-c", SERVER, "serve", str(folder), "--port", "0", *map(str, options)],
-        env={**os.environ, "FAIRDIAL_TOKEN": TOKEN, "OMP_NUM_THREADS": "1"},
+        env={**os.environ, "FAIRDIAL_TOKEN": TOKEN, "OMP_NUM_THREADS": "1", **environment},
         stderr=subprocess.PIPE,
         text=True,
     )
     try:
         assert process.stderr.readline().startswith("Loading ")
+        assert process.stderr.readline().startswith("The dial stands at ")
         line = process.stderr.readline()
         assert line.startswith("Serving on http://127.0.0.1:"), line
         server = Server(urlsplit(line.rpartition(" ")[2].strip()).port)
@@ -87,6 +88,7 @@ def serving(folder, *options):
         process.send_signal(signal.SIGTERM)
         process.wait(60)
         process.stderr.close()
+    assert process.returncode in (-signal.SIGTERM, 0)
 
 
 # ---- several processes -------------------------------------------------------------------------
@@ -104,6 +106,16 @@ def test_two_processes_never_answer_with_an_old_dial_and_a_restart_keeps_it(case
         again = server.json("GET", "/v1/dial")
     assert again == told
     assert not list(tmp_path.glob("*-wal"))  # closed in order
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_server_that_is_terminated_leaves_no_scratch_behind(workers, cases, tmp_path):
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    options = "--workers", workers, "--audit", tmp_path / "audit.sqlite"
+    with serving(cases("array").folder, *options, TMPDIR=str(scratch)):
+        assert list(scratch.glob("fairdial-serve-*"))
+    assert not list(scratch.glob("fairdial-serve-*"))
 
 
 def check_consistency(server, case):

@@ -115,7 +115,7 @@ BAD = {
 @pytest.mark.parametrize("what", BAD)
 def test_what_is_wrong_with_a_row_is_told_without_repeating_it(what, rows):
     given = [GOOD] * (rows - 1) + [BAD[what]]
-    with pytest.raises(BadRowError, match=f"^row {rows - 1}: ") as refused:
+    with pytest.raises(BadRowError, match=rf"^row {rows - 1} \(counted from 0\): ") as refused:
         LAYOUT.records(given)
     for part in ("9182", "nan", "secret", "inf,"):
         assert part not in str(refused.value)

@@ -33,6 +33,7 @@ from fairdial.serve.run import (
     make_app,
     most_connections,
     need_libraries,
+    say_standing,
 )
 
 
@@ -53,7 +54,7 @@ def entries(path):
 
 def test_without_a_token_nothing_is_served_unless_read_only(case, settings, monkeypatch):
     monkeypatch.delenv("FAIRDIAL_TOKEN")
-    with pytest.raises(InvalidInputError, match=r"FAIRDIAL_TOKEN.*--read-only"):
+    with pytest.raises(InvalidInputError, match=r"FAIRDIAL_TOKEN.*`read_only`"):
         settings(case)
     assert settings(case, read_only=True, audit=None).audit is None
 
@@ -104,6 +105,19 @@ def test_a_tolerance_counts_until_somebody_moves_the_dial(case, settings, client
     assert entries(tmp_path / "audit.sqlite")[-1].tolerance == 0.05
 
 
+def test_a_start_says_where_the_dial_stands_and_who_says_so(case, settings, client, token):
+    assert say_standing(settings(case, read_only=True, audit=None)) == (
+        "The dial stands at 0.1 (the folder's own)."
+    )
+    made = settings(case, read_only=True, audit=None, tolerance=0.3)
+    assert say_standing(made) == ("The dial stands at 0.3 (`tolerance`); the folder's own is 0.1.")
+    assert say_standing(settings(case)) == "The dial stands at 0.1 (audit log, version 1)."
+    client(case).put("/v1/dial", json={"tolerance": 0.05, "reason": "x"}, headers=token)
+    assert say_standing(settings(case, tolerance=0.3)) == (
+        "The dial stands at 0.05 (audit log, version 2); the folder's own is 0.1."
+    )
+
+
 def test_nobody_is_called_as_the_server_is(case, client, token):
     ask = client(case)
     body = {"tolerance": 0.05, "reason": "x", "by": " Server "}
@@ -132,7 +146,10 @@ def test_another_model_is_recorded_and_keeps_the_dial(case, cases, settings, tmp
     settings(case, tolerance=0.3)
     settings(cases("network"))
     first, second = entries(tmp_path / "audit.sqlite")
-    assert (second.reason, second.tolerance) == ("another model", 0.3)
+    assert (second.reason, second.tolerance) == (
+        "the model's folder was changed, the dial was not moved",
+        0.3,
+    )
     assert second.model != first.model
 
 
@@ -246,8 +263,10 @@ def test_a_port_that_is_taken_or_none_is_refused():
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
-        with pytest.raises(InvalidInputError, match="`host` and `port` must be free"):
+        with pytest.raises(InvalidInputError, match=r"`host` and `port` must be free.*another pr"):
             find_port("127.0.0.1", taken.getsockname()[1])
+    with pytest.raises(InvalidInputError, match="this machine has no such address"):
+        find_port("192.0.2.1", 0)
     for port in (-1, 1 << 16, "80", True):
         with pytest.raises(InvalidInputError, match="`port`"):
             find_port("127.0.0.1", port)
@@ -289,8 +308,14 @@ def test_the_command_says_what_is_wrong_in_one_line(tmp_path, monkeypatch):
     done = CliRunner().invoke(main, ["serve", str(tmp_path / "nothing"), "--port", "0"])
     assert done.exit_code == 2
     assert "MODEL must be a model's folder" in done.output
-    assert done.output.startswith(f"Loading {tmp_path / 'nothing'} ...")
+    assert "there is no such folder" in done.output
+    assert "Loading" not in done.output
     assert "Traceback" not in done.output
+    done = CliRunner().invoke(main, ["serve", str(tmp_path), "--port", "0"])
+    assert "`manifest.json` must be in" in done.output
+    assert "Loading" not in done.output
+    done = CliRunner().invoke(main, ["serve", str(tmp_path), "--port", "http"])
+    assert "'http' is not a valid whole number" in done.output
     monkeypatch.delenv("FAIRDIAL_TOKEN")
     done = CliRunner().invoke(main, ["serve", str(tmp_path / "nothing")])
     assert "FAIRDIAL_TOKEN" in done.output
@@ -339,7 +364,8 @@ def test_the_address_is_told_as_json_on_stdout(cases, tmp_path, monkeypatch):
     assert told["model"] == folder
     assert told["address"].startswith("http://127.0.0.1:")
     done = CliRunner().invoke(main, wish)
-    loading, serving = done.stderr.splitlines()
+    loading, standing, serving = done.stderr.splitlines()
+    assert standing == "The dial stands at 0 (audit log, version 1)."
     assert (done.stdout, loading) == ("", f"Loading {folder} ...")
     assert serving.startswith("Serving on http://127.0.0.1:")
 
@@ -359,7 +385,7 @@ def test_there_are_fewer_connections_than_files_may_be_open(monkeypatch):
 
 def test_a_missing_library_is_named_with_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "prometheus_client", None)
-    with pytest.raises(MissingExtraError, match=r"pip install 'fairdial\[serve\]'"):
+    with pytest.raises(MissingExtraError, match=r"pip install '\.\[serve\]'"):
         need_libraries()
 
 

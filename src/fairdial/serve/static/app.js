@@ -101,12 +101,10 @@
 
   function showFlips(position) {
     const { dial } = view;
-    const before = core.selectedIn(dial, deployed());
-    const from = before === null
-      ? words.least(dial).model
-      : `the position in use (${words.setting(dial, deployed())})`;
-    const changes = core.flips(dial, before || core.free(dial).selected, position.selected);
-    say(byId("flips-text"), words.flips(dial, changes, from));
+    const before = core.compared(dial, core.selectedIn(dial, deployed()), position.selected);
+    const changes = core.flips(dial, before.selected, position.selected);
+    say(byId("flips-title"), words.otherwise(dial, before.used));
+    say(byId("flips-text"), words.flips(dial, changes, before, deployed()));
     view.flips(changes);
   }
 

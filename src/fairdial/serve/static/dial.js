@@ -328,6 +328,15 @@
     return found.promise.able ? found.selected : null;
   }
 
+  // With what a position is compared: with the one in use (null: not known), or, where that decides
+  // the same, with the model without constraint.
+  function compared(dial, used, selected) {
+    const same = used !== null && used.every((count, i) => count === selected[i]);
+    return used === null || same
+      ? { selected: free(dial).selected, used: false, same }
+      : { selected: used, used: true, same };
+  }
+
   // ---- tables ----------------------------------------------------------------------------------
 
   // [part, whole] of each figure, for every group and for all together (group null); null without
@@ -381,8 +390,8 @@
 
   root.fairdial = Object.assign(root.fairdial || {}, {
     dial: {
-      accuracyOf, at, bestAccuracy, certifiedAt, course, flips, floats, free, gapOf, histogram, ints,
-      leastGap, open, place, promisedNear, promisedNext, selectedIn, snap, standing, stop, stopBelow,
+      accuracyOf, at, bestAccuracy, certifiedAt, compared, course, flips, floats, free, gapOf, histogram,
+      ints, leastGap, open, place, promisedNear, promisedNext, selectedIn, snap, standing, stop, stopBelow,
       table, toleranceOf,
     },
   });

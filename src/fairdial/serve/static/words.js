@@ -186,7 +186,19 @@
 
   // ---- changes ---------------------------------------------------------------------------------
 
-  function flips(dial, changes, from) {
+  // The title of who changes: than now, or than without constraint.
+  function otherwise(dial, used) {
+    return `Who is decided otherwise than ${used ? "now" : least(dial).long}`;
+  }
+
+  // `before` is what `compared` gives, and `used` the setting of the position in use, if any.
+  function flips(dial, changes, before, used) {
+    const from = before.used ? `the position in use (${setting(dial, used)})` : least(dial).model;
+    const here = before.same ? `These are the decisions in use (${setting(dial, used)}). ` : "";
+    return here + moved(dial, changes, from);
+  }
+
+  function moved(dial, changes, from) {
     const gained = changes.reduce((total, change) => total + change.gained, 0);
     const lost = changes.reduce((total, change) => total + change.lost, 0);
     const all = people(dial.total);
@@ -285,9 +297,9 @@
     const { digits } = dial.slider;
     const at = gap(bestGap, digits);
     const ends = strict === best
-      ? `${least(dial).long} ${percent(free, 1)} are`
-      : `with the smallest gap ${percent(strict, 1)} are, ${least(dial).long} ${percent(free, 1)}`;
-    return `Most decisions are right (${percent(best, 1)}) with a gap of ${at} ${unit(at)}; ${ends}.`;
+      ? `${least(dial).long} it is ${percent(free, 1)}`
+      : `with the smallest gap it is ${percent(strict, 1)}, ${least(dial).long} ${percent(free, 1)}`;
+    return `The share of right decisions is highest (${percent(best, 1)}) at a gap of ${at} ${unit(at)}; ${ends}.`;
   }
 
   // The ends of the slider.
@@ -336,7 +348,7 @@
 
   root.fairdial.words = {
     aboutFrontier, aboutScores, applying, change, confidence, costs, ends, flips, gap, help, keeps, label, least,
-    leastFound, number, people, percent, points, promise, rates, refused, sentence, setting, shift,
+    leastFound, number, otherwise, people, percent, points, promise, rates, refused, sentence, setting, shift,
     time, typed, typedTo, unit,
   };
 })(globalThis);
