@@ -1,118 +1,382 @@
 """What a training buys: accuracy at matched gaps and its cost, from the records of studies.
 
     fairdial bench run docs/results/frontier/tables.toml --out study
-    python benchmarks/frontier.py study [MORE STUDIES] [--figure cost.png]
+    python benchmarks/frontier.py study [MORE STUDIES] [--against METHOD] [--brief | --lines]
+        [--costs N] [--figure F]
 
-By data set and criterion, on test rows: accuracy at each gap of the plan, and the mean difference
-to the plan's baseline in points, paired by split (figures of a split are means over its
-initialisations), with the plain standard error, how many of them the difference is, the
-corrected 95% interval (Nadeau and Bengio), Holm's p over the table, and the processor time of
-training as a ratio to the baseline's in the same run.
+A study is a folder of `fairdial bench run`, or a plan that has its records packed beside it, as
+docs/results/frontier/tables.toml and tables.tar.xz. By data set and criterion, on test rows:
+
+- accuracy at each gap of the plan (in brackets: how many splits reach it, where not all do);
+- the mean difference to the baseline (or to METHOD) in points, paired by split and initialisation
+  and averaged over initialisations, then over the gaps that both reach; its plain standard error
+  over splits and how many of them it is; the same for the splits that reach all gaps, where those
+  are fewer (in brackets, how many); the corrected 95% interval (Nadeau and Bengio); Holm's p
+  over all lines of the command; whether it wins (3 plain errors, more than a null row differs from
+  what it repeats, Holm's p below .05); and the difference that would have been seen with 80% power
+  at Holm's first level;
+- the same difference on the common grid of tolerances, and of HV (in plain standard errors);
+- processor time of training, the median ratio to the baseline's of the same split and
+  initialisation;
+- the differences at each gap, in points (in plain standard errors).
+
+With --costs N every method is trained again on the first N splits, one after the other, and scores
+their calibration rows: processor times of one thread, as ratios to the baseline's. --figure draws
+accuracy against cost. --brief and --lines print what docs/results/frontier/README.md shows: a table
+for each data set and criterion, best first; or one table of all differences.
 """
 
 from __future__ import annotations
 
 import argparse
+import tarfile
+import tempfile
+from collections import Counter
+from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from common import table
+from common import cpu_time, table
+from scipy.stats import t as student
+from threadpoolctl import threadpool_limits
 
-from fairdial.bench.curves import Panel, Study, matched, mean_difference, read_study
+from fairdial.bench.curves import (
+    Panel,
+    Study,
+    complete_difference,
+    grid_difference,
+    matched,
+    matched_difference,
+    mean_difference,
+    reached,
+    read_study,
+)
 from fairdial.bench.plan import read_plan
-from fairdial.bench.statistics import Paired, corrected, holm, paired, split_ratio
-from fairdial.bench.store import Store
+from fairdial.bench.reference import volumes
+from fairdial.bench.sources import join_rows
+from fairdial.bench.statistics import LEVEL, POWER, Paired, corrected, holm, paired
+from fairdial.bench.store import Store, config_key
+from fairdial.bench.trial import make_model, read_parts
+from fairdial.methods.network import need
 
-HEAD = ["method", "splits", "difference", "error", "errors", "corrected 95%", "Holm p", "cost"]
+WIN = 3.0  # plain standard errors
+SCORINGS = 5
+TICKS = (0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50)  # of costs
+HEAD = (
+    "splits", "difference", "error", "errors", "all gaps", "corrected 95%", "Holm p", "wins",
+    "seen", "grid", "HV", "cost",
+)  # fmt: skip
+BRIEF = ("difference", "all gaps", "corrected 95%", "Holm p", "wins", "seen", "training")
+LINES = ("study", "data", "method", "splits", *BRIEF)
 
 
-def read(folder: Path) -> Study:
-    """A study as its folder has it."""
-    plan, store = read_plan(folder / "plan.toml"), Store(folder / "records")
-    records = (store.of_any_code(config) for config in plan.trials())
-    return read_study(plan, [record for record in records if record is not None])
+# ---- reading -----------------------------------------------------------------------------------
 
 
-def cost(panel: Panel, method: str) -> float:
-    """Mean processor seconds of training."""
-    return float(np.mean([t.seconds.get("fit_cpu", np.nan) for t in panel.of(method)]))
+def read(place: Path) -> Study:
+    """A study from its folder, or from a plan with packed records."""
+    if place.is_dir():
+        return _read(place / "plan.toml", place / "records")
+    with tempfile.TemporaryDirectory() as folder:
+        with tarfile.open(place.with_suffix(".tar.xz")) as packed:
+            packed.extractall(folder, filter="data")
+        return _read(place, Path(folder) / "records")
 
 
-def compare(study: Study, panel: Panel) -> list[dict[str, Any]]:
-    """A line a method: accuracies, and the paired difference to the baseline."""
-    by_gap, base = matched(panel, study.plan.gaps), study.plan.baseline
-    ratio, lines = split_ratio(study, panel), []
+def _read(plan_file: Path, records: Path) -> Study:
+    plan, store = read_plan(plan_file), Store(records)
+    found = (store.read(path) for path in sorted(records.glob("*.json")))
+    wanted = {config_key(config) for config in plan.trials()}
+    known = [record for record in found if record and config_key(record["config"]) in wanted]
+    return read_study(plan, known)
+
+
+# ---- comparing ---------------------------------------------------------------------------------
+
+
+@dataclass
+class Line:
+    """A method beside the one that it is compared with."""
+
+    method: str
+    null: bool
+    accuracy: dict[float, str]
+    plain: Paired
+    complete: Paired
+    by_gap: dict[float, Paired]
+    grid: Paired
+    hv: Paired
+    cost: float
+    holm: float = float("nan")
+    seen: float = float("nan")
+    wins: bool = False
+
+    @property
+    def sure(self) -> Paired:
+        """The difference with the corrected error."""
+        return corrected(self.plain)
+
+    @property
+    def at_all_gaps(self) -> str:
+        """The difference of the splits that reach all gaps, where others don't."""
+        if self.complete.seeds == self.plain.seeds:
+            return ""
+        return f"{_with_error(self.complete)} ({self.complete.seeds})"
+
+    @property
+    def known(self) -> bool:
+        """Whether there is a difference with an error."""
+        return self.plain.seeds > 1
+
+    @property
+    def counted(self) -> bool:
+        """Whether it is one of the comparisons that Holm's p values are over."""
+        return not self.null and self.known
+
+
+@dataclass
+class Shown:
+    """A table: a panel of a study, against a method."""
+
+    name: str
+    study: Study
+    panel: Panel
+    base: str
+    lines: list[Line]
+    noise: float = 0.0  # the largest difference of a null row to what it repeats
+    training: dict[str, float] = field(default_factory=dict)
+    scoring: dict[str, float] = field(default_factory=dict)
+
+
+def compare(name: str, study: Study, panel: Panel, base: str) -> Shown:
+    """A line a method."""
+    gaps, area = study.plan.gaps, volumes(panel)
+    accuracies, lines = matched(panel, gaps), []
     for method in [m.name for m in study.plan.methods if panel.of(m.name)]:
-        off = paired(mean_difference(by_gap, method, base)) if method != base else Paired()
+        known = method != base
         lines.append(
-            {
-                "method": method,
-                "accuracy": {gap: float(values[method].mean()) for gap, values in by_gap.items()},
-                "plain": off,
-                "sure": corrected(off, ratio),
-                "by_gap": {
-                    gap: paired(100 * (values[method] - values[base]))
-                    for gap, values in by_gap.items()
-                },
-                "cost": cost(panel, method) / cost(panel, base),
-                "null": bool(method in dict(panel.nulls)),
-            }
+            Line(
+                method,
+                null=method in dict(panel.nulls),
+                accuracy={gap: _accuracy(accuracies[gap], panel, method) for gap in gaps},
+                plain=paired(mean_difference(panel, gaps, method, base)) if known else Paired(),
+                complete=paired(complete_difference(panel, gaps, method, base)),
+                by_gap={gap: paired(matched_difference(panel, gap, method, base)) for gap in gaps},
+                grid=paired(grid_difference(panel, method, base)) if known else Paired(),
+                hv=paired(area.hv[method] - area.hv[base]) if known and area else Paired(),
+                cost=cost(panel, method, base),
+            )
         )
-    counted = [line for line in lines if line["method"] != base and not line["null"]]
-    for line, p in zip(counted, holm([line["sure"].p for line in counted]), strict=True):
-        line["holm"] = float(p)
-    return lines
+    again = [paired(mean_difference(panel, gaps, *pair)).mean for pair in panel.nulls]
+    noise = max((abs(mean) for mean in again if np.isfinite(mean)), default=0.0)
+    return Shown(name, study, panel, base, lines, noise)
 
 
-def show(study: Study, panel: Panel) -> str:
-    """The table of a data set and criterion."""
-    gaps, lines = study.plan.gaps, compare(study, panel)
+def _accuracy(values: Any, panel: Panel, method: str) -> str:
+    there, of = reached(values, panel, method)
+    mean = f"{values[method].mean():.4f}" if there else "-"
+    return mean if there == of else f"{mean} ({there})"
+
+
+def cost(panel: Panel, method: str, base: str) -> float:
+    """The median ratio of processor times of training."""
+    ratios = [
+        trial.seconds["fit_cpu"] / panel.trials[base, seed, init].seconds["fit_cpu"]
+        for (name, seed, init), trial in panel.trials.items()
+        if name == method and (base, seed, init) in panel.trials
+    ]
+    return float(np.median(ratios)) if ratios else float("nan")
+
+
+def decide(shown: list[Shown]) -> None:
+    """Holm's p values over all lines, what would have been seen, and who wins."""
+    counted = [line for one in shown for line in one.lines if line.counted]
+    for line, p in zip(counted, holm([line.sure.p for line in counted]), strict=True):
+        line.holm, free = float(p), line.plain.seeds - 1
+        tail = (1 - LEVEL) / 2 / len(counted)
+        line.seen = float(student.isf(tail, free) + student.ppf(POWER, free)) * line.sure.error
+    for one in shown:
+        for line in one.lines:
+            far = line.plain.mean >= WIN * line.plain.error and line.plain.mean > one.noise
+            line.wins = bool(line.counted and far and line.holm < 1 - LEVEL)
+
+
+# ---- showing -----------------------------------------------------------------------------------
+
+
+def show(one: Shown) -> str:
+    """The tables of a data set and criterion."""
+    plan, gaps = one.study.plan, one.study.plan.gaps
+    rows, steps = [], []
+    for line in one.lines:
+        known, sure = line.known, line.sure
+        cells = [
+            str(line.plain.seeds), f"{line.plain.mean:+.3f}", f"{line.plain.error:.3f}",
+            _errors(line.plain), line.at_all_gaps, f"{sure.low:+.2f} to {sure.high:+.2f}",
+            f"{line.holm:.3f}" if line.counted else "null row", "yes" if line.wins else "",
+            f"{line.seen:.2f}" if line.counted else "",
+            f"{line.grid.mean:+.3f} ({_errors(line.grid)})",
+            f"{line.hv.mean:+.4f} ({_errors(line.hv)})",
+        ]  # fmt: skip
+        filled = cells if known else [""] * len(cells)
+        rows.append([line.method, *line.accuracy.values(), *filled, f"{line.cost:.2f}"])
+        if known:
+            found = (f"{off.mean:+.3f} ({_errors(off)})" for off in line.by_gap.values())
+            steps.append([line.method, *found])
+    at = [f"gap {gap:g}" for gap in gaps]
+    here = sum(len(one.panel.of(method.name)) for method in plan.methods)
+    wanted = len(plan.methods) * len(plan.seeds) * plan.inits
+    return (
+        f"**{plan.title}: {one.panel.title}**, against {one.base} ({here} of {wanted} trials)\n\n"
+        f"{table(['method', *at, *HEAD], rows)}\n\n"
+        "Differences at each gap, in points (in standard errors)\n\n"
+        f"{table(['method', *at], steps)}\n"
+    )
+
+
+def show_brief(one: Shown) -> str:
+    """What a summary shows of it, best first."""
+    gaps = one.study.plan.gaps
+    order = sorted(one.lines, key=lambda line: line.plain.mean if line.known else 0.0)
     rows = []
-    for line in lines:
-        off, sure = line["plain"], line["sure"]
-        known = off.seeds > 1
-        rows.append(
-            [
-                line["method"],
-                *(f"{line['accuracy'][gap]:.4f}" for gap in gaps),
-                str(off.seeds) if known else "",
-                f"{off.mean:+.3f}" if known else "",
-                f"{off.error:.3f}" if known else "",
-                f"{off.mean / off.error:+.1f}" if known and off.error else "",
-                f"{sure.low:+.2f} to {sure.high:+.2f}" if known else "",
-                f"{line['holm']:.3f}" if "holm" in line else "",
-                f"{line['cost']:.2f}",
-            ]
-        )
-    head = ["method", *(f"gap {gap:g}" for gap in gaps), *HEAD[1:]]
-    done = f"{len(study.records)} of {len(study.plan.trials())} trials"
-    return f"**{study.plan.title}: {panel.title}** ({done})\n\n{table(head, rows)}\n"
+    for line in reversed(order):
+        filled = _brief(line) if line.known else [""] * (len(BRIEF) - 1)
+        rows.append([line.method, *line.accuracy.values(), *filled, f"{line.cost:.2f}"])
+    at = [f"gap {gap:g}" for gap in gaps]
+    return f"**{one.panel.title}**, against {one.base}\n\n{table(['method', *at, *BRIEF], rows)}\n"
 
 
-def draw(studies: list[Study], path: Path) -> None:
-    """Accuracy against cost: a panel for each data set."""
+def show_lines(shown: list[Shown]) -> str:
+    """All differences in one table, in the order of the studies."""
+    rows = [
+        [
+            one.name,
+            one.panel.title,
+            line.method,
+            str(line.plain.seeds),
+            *_brief(line),
+            f"{line.cost:.2f}",
+        ]
+        for one in shown
+        for line in one.lines
+        if line.known
+    ]
+    return table(LINES, rows)
+
+
+def _brief(line: Line) -> list[str]:
+    """A difference in few words."""
+    sure = line.sure
+    return [
+        _with_error(line.plain),
+        line.at_all_gaps,
+        f"{sure.low:+.2f} to {sure.high:+.2f}",
+        f"{line.holm:.3f}" if line.counted else "null row",
+        "yes" if line.wins else "",
+        f"{line.seen:.2f}" if line.counted else "",
+    ]
+
+
+def _with_error(found: Paired) -> str:
+    """A difference and its plain standard error."""
+    if not found.seeds:
+        return "-"
+    error = f" ± {found.error:.2f}" if found.seeds > 1 else ""
+    return f"{found.mean:+.2f}{error}"
+
+
+def _errors(found: Paired) -> str:
+    """A difference in plain standard errors."""
+    return f"{found.mean / found.error:+.1f}" if found.seeds > 1 and found.error else ""
+
+
+def show_run(study: Study) -> str:
+    """What doesn't show in the tables: failed trials, and versions of the code."""
+    codes = Counter(record["code"] for record in study.records)
+    told = [f"{n} trials by code {code}" for code, n in codes.items()]
+    told += [f"failed: {config['method']['name']}, {why}" for config, why in study.failed]
+    return "; ".join(told)
+
+
+# ---- costs -------------------------------------------------------------------------------------
+
+
+def measure_costs(one: Shown, splits: int) -> None:
+    """Train and score with every method, in turn, with one thread."""
+    need("torch").set_num_threads(1)
+    plan, panel = one.study.plan, one.panel
+    training: dict[str, list[float]] = {}
+    scoring: dict[str, list[float]] = {}
+    for config in plan.trials():
+        here = (config["dataset"], config["criterion"]) == (panel.dataset, panel.criterion)
+        method = config["method"]
+        known = method["name"] in {line.method for line in one.lines}
+        if not here or not known or config["seed"] not in plan.seeds[:splits] or "init" in config:
+            continue
+        parts = read_parts(config)
+        model, fit, held = make_model(config, parts), parts.fit, parts.calibration
+        crossed = method.get("calibration") == "crossed"
+        if crossed:  # it trains on all of them, and finds its dial there
+            fit = join_rows(fit, held)
+        with threadpool_limits(1):  # as in a study, whose trials run side by side
+            timing = cpu_time(
+                lambda m=model, f=fit: m.fit(f.X, f.y, sensitive_features=f.groups), 1
+            )
+            training.setdefault(method["name"], []).append(timing.seconds)
+            if not crossed:
+                model.calibrate(held.X, held.y, sensitive_features=held.groups)
+            timing = cpu_time(
+                lambda m=model, h=held: m.logits(h.X, sensitive_features=h.groups), SCORINGS
+            )
+        scoring.setdefault(method["name"], []).append(timing.seconds)
+    for found, told in ((training, one.training), (scoring, one.scoring)):
+        for name, seconds in found.items():
+            told[name] = float(np.median(np.array(seconds) / np.array(found[one.base])))
+
+
+def show_costs(one: Shown) -> str:
+    """Both costs as a table."""
+    rows = [[m, f"{one.training[m]:.2f}", f"{one.scoring[m]:.2f}"] for m in one.training]
+    told = table(["method", "training", "scoring"], rows)
+    return f"Processor time as a ratio to {one.base}\n\n{told}\n"
+
+
+def draw(shown: list[Shown], path: Path) -> None:
+    """Accuracy against cost: a column for each table, training above scoring."""
     import matplotlib
 
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
+    from matplotlib.ticker import NullLocator
 
-    panels = [(study, panel) for study in studies for panel in study.panels if panel.trials]
-    figure, axes = plt.subplots(1, len(panels), figsize=(5.2 * len(panels), 4.2), squeeze=False)
-    for ax, (study, panel) in zip(axes[0], panels, strict=True):
-        for line in compare(study, panel):
-            off = line["plain"]
-            mean, error = (off.mean, off.error) if off.seeds > 1 else (0.0, 0.0)
-            ax.errorbar(
-                line["cost"], mean, yerr=error, fmt="o", color="0.6" if line["null"] else "C0"
-            )
-            ax.annotate(
-                line["method"], (line["cost"], mean), xytext=(4, 3), textcoords="offset points",
-                fontsize=7,
-            )  # fmt: skip
-        ax.axhline(0.0, color="0.8", linewidth=1, zorder=0)
-        ax.set(xscale="log", title=panel.title, xlabel=f"training, ratio to {study.plan.baseline}")
-        ax.set_ylabel("points of accuracy at matched gaps, one standard error")
+    rows = 2 if any(one.scoring for one in shown) else 1
+    size = (6.6 * len(shown), 4.4 * rows)
+    figure, axes = plt.subplots(rows, len(shown), figsize=size, squeeze=False)
+    for column, one in zip(axes.T, shown, strict=True):
+        costs = (one.training or {line.method: line.cost for line in one.lines}, one.scoring)
+        for ax, cost_of, what in zip(column, costs, ("training", "scoring"), strict=False):
+            for number, line in enumerate(one.lines, start=1):
+                if line.method not in cost_of:
+                    continue
+                known, at = line.known, cost_of[line.method]
+                mean, error = (line.plain.mean, line.plain.error) if known else (0.0, 0.0)
+                colour = "0.6" if line.null else f"C{(number - 1) % 10}"
+                marker = "os^Dv"[(number - 1) // 10]
+                label = f"{number} {line.method}"
+                ax.errorbar(at, mean, yerr=error, fmt=marker, color=colour, ms=5, label=label)
+                place = {"xytext": (4, 3), "textcoords": "offset points", "fontsize": 8}
+                ax.annotate(str(number), (at, mean), **place)
+            ax.axhline(0.0, color="0.8", linewidth=1, zorder=0)
+            ax.set(xscale="log", title=one.panel.title, xlabel=f"{what}, ratio to {one.base}")
+            low, high = ax.get_xlim()
+            ax.set_xticks([t for t in TICKS if low <= t <= high])
+            ax.xaxis.set_major_formatter("{x:g}")
+            ax.xaxis.set_minor_locator(NullLocator())
+            ax.set_ylabel("points of accuracy at matched gaps")
+    axes[0, -1].legend(fontsize=7.5, loc="upper left", bbox_to_anchor=(1.0, 1.0))
+    figure.suptitle("Accuracy against cost, with one standard error", fontsize=11)
     figure.tight_layout()
     figure.savefig(path, dpi=110)
 
@@ -120,16 +384,37 @@ def draw(studies: list[Study], path: Path) -> None:
 def main() -> None:
     """Print every study's tables."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("studies", nargs="+", type=Path, help="folders of `fairdial bench run`")
+    parser.add_argument("studies", nargs="+", type=Path, help="folders, or plans with records")
+    parser.add_argument("--against", help="a method to compare with instead of the baseline")
+    parser.add_argument("--costs", type=int, default=0, help="measure costs on so many splits")
+    form = parser.add_mutually_exclusive_group()
+    form.add_argument("--brief", action="store_true", help="the main figure alone, best first")
+    form.add_argument("--lines", action="store_true", help="all differences in one table")
     parser.add_argument("--figure", type=Path, help="draw accuracy against cost to this file")
     given = parser.parse_args()
-    studies = [read(folder) for folder in given.studies]
-    for study in studies:
-        for panel in study.panels:
-            if panel.trials:
-                print(show(study, panel))
+    shown = []
+    for place in given.studies:
+        study = read(place)
+        base = given.against or study.plan.baseline
+        names = [method.name for method in study.plan.methods]
+        if base not in names:
+            parser.error(f"--against must be one of {names}, got {base!r}")
+        panels = [panel for panel in study.panels if panel.of(base)]
+        shown += [compare(place.stem, study, panel, base) for panel in panels]
+    decide(shown)
+    if given.lines:
+        print(show_lines(shown))
+    for before, one in pairwise([None, *shown]):
+        if not given.lines:
+            print(show_brief(one) if given.brief else show(one))
+        if given.costs:
+            measure_costs(one, given.costs)
+            print(show_costs(one))
+        new = before is None or before.study is not one.study
+        if new and not (given.brief or given.lines):
+            print(f"{show_run(one.study)}\n")
     if given.figure is not None:
-        draw(studies, given.figure)
+        draw(shown, given.figure)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,8 @@
 """What fine-tuning a ResNet-18 costs: GFB beside plain training, and loading beside both.
 
 A ResNet-18 for each group on generated pictures of 64 x 64 in a memory map. Steps are CPU time of
-one thread, interleaved, medians; loading is a batch taken from the map and normalised.
+one thread, interleaved, medians, in float32 and bfloat16; loading is a batch taken from the map
+and normalised.
 """
 
 from __future__ import annotations
@@ -42,11 +43,11 @@ def generated(folder: Path, n: int) -> Pictures:
     return Pictures(np.load(path, mmap_mode="r"))
 
 
-def build() -> DialNet:
-    """A ResNet-18 a group, both from the same weights."""
+def build(reduced: bool = False) -> DialNet:
+    """A ResNet-18 a group, both from the same weights; with `reduced` in bfloat16."""
     torch.manual_seed(0)
     head = Head(2, 512, HEAD, torch.Generator().manual_seed(0))
-    return DialNet(ModuleStack.of(ResNet18({}), 2), head, members=1, groups=2)
+    return DialNet(ModuleStack.of(ResNet18({}), 2, reduced), head, members=1, groups=2)
 
 
 def main() -> None:
@@ -68,6 +69,10 @@ def main() -> None:
         steps: dict[str, Callable[..., object]] = {
             "plain training (FairBayes)": PlainStep(build(), objective, rate=1e-4),
             "GFB": BilevelStep(build(), objective, outer_rate=1e-4, inner_rate=1e-4),
+            "plain training, bfloat16": PlainStep(build(reduced=True), objective, rate=1e-4),
+            "GFB, bfloat16": BilevelStep(
+                build(reduced=True), objective, outer_rate=1e-4, inner_rate=1e-4
+            ),
         }
         seconds: dict[str, list[float]] = {name: [] for name in [*steps, "loading a batch"]}
         for i in range(repeats + 2):

@@ -2,13 +2,28 @@
 
 from __future__ import annotations
 
+import re
+import runpy
+import shlex
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 
+from fairdial.bench.plan import read_plan
+from fairdial.bench.store import Store
+
 FOLDER = Path(__file__).parent.parent / "benchmarks"
+PLAN = FOLDER.parent / "docs" / "results" / "frontier" / "explore-tables.toml"
+
+
+@pytest.fixture(autouse=True)
+def _beside_common(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Scripts import what they share from their own folder."""
+    monkeypatch.syspath_prepend(str(FOLDER))
 
 
 @pytest.mark.parametrize(
@@ -24,3 +39,102 @@ def test_a_benchmark_runs_and_prints_a_table(script: str) -> None:
     )
     assert done.returncode == 0, done.stderr
     assert "| ---" in done.stdout or "|---" in done.stdout
+
+
+def compare(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, str(FOLDER / "frontier.py"), str(PLAN), *arguments],
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+
+
+def test_packed_records_are_compared_against_any_method(tmp_path: Path) -> None:
+    done = compare("--against", "gradient boosting", "--figure", str(tmp_path / "cost.png"))
+    assert done.returncode == 0, done.stderr
+    lines = {
+        cells[1].strip(): [cell.strip() for cell in cells]
+        for cells in (line.split("|") for line in reversed(done.stdout.splitlines()))
+        if len(cells) > 10  # the long tables; of two, the first
+    }
+    assert lines["gradient boosting"][5:16] == [""] * 11  # not against itself
+    assert lines["single net"][5] == "6"
+    assert lines["null: single net again"][11] == "null row"
+    assert "132 trials by code" in done.stdout
+    assert (tmp_path / "cost.png").stat().st_size > 10_000
+
+
+def test_noise_is_what_a_null_row_differs_from_its_twin_whatever_the_rival() -> None:
+    script = runpy.run_path(str(FOLDER / "frontier.py"))
+    study = script["read"](PLAN)
+    panel = study.panels[0]
+    by_rival = [
+        script["compare"]("", study, panel, base).noise
+        for base in ("single net", "gradient boosting")
+    ]
+    twins = script["mean_difference"](
+        panel, study.plan.gaps, "null: single net again", "single net"
+    )
+    assert by_rival == [pytest.approx(abs(float(twins.mean())))] * 2
+
+
+def test_a_win_needs_three_errors_more_than_noise_and_holms_p() -> None:
+    script = runpy.run_path(str(FOLDER / "frontier.py"))
+    rng = np.random.default_rng(0)
+
+    def line(mean: float, spread: float) -> Any:
+        values = rng.normal(size=12)
+        values = mean + spread * (values - values.mean()) / values.std(ddof=1)
+        off = script["paired"](values)
+        return script["Line"](str(mean), False, {}, off, off, {}, off, off, 1.0)
+
+    lines = [line(0.4, 0.1), line(0.4, 0.4), line(-0.4, 0.1), line(0.05, 0.01)]
+    shown = script["Shown"]("", None, None, "base", lines, noise=0.1)
+    script["decide"]([shown])
+    assert [one.wins for one in lines] == [True, False, False, False]
+    many = [line(0.1, 0.05) for _ in range(200)]
+    script["decide"]([script["Shown"]("", None, None, "base", many)])
+    assert not any(one.wins for one in many)  # seven plain errors each, but two hundred of them
+
+
+def test_trials_that_failed_are_told(tmp_path: Path) -> None:
+    script = runpy.run_path(str(FOLDER / "frontier.py"))
+    plan = read_plan(PLAN)
+    store = Store(tmp_path)
+    config = plan.trials()[0]
+    bad = {"config": config, "code": "0" * 16, "environment": {}, "warnings": [], "error": "broke"}
+    store.write(bad)
+    study = script["_read"](PLAN, tmp_path)
+    assert "failed: single net, broke" in script["show_run"](study)
+
+
+SHOWN = re.findall(
+    r"<!-- python benchmarks/frontier.py (.*?) -->\n\n(.*?)\n\n<!-- end -->",
+    (PLAN.parent / "README.md").read_text("utf-8"),
+    flags=re.DOTALL,
+)
+
+
+@pytest.mark.parametrize(("arguments", "text"), SHOWN, ids=[words for words, _ in SHOWN])
+def test_a_summary_shows_what_the_command_prints(
+    arguments: str,
+    text: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(FOLDER.parent)
+    monkeypatch.setattr(sys, "argv", ["frontier.py", *shlex.split(arguments)])
+    runpy.run_path(str(FOLDER / "frontier.py"), run_name="__main__")
+    assert capsys.readouterr().out.strip() == text
+
+
+def test_the_summary_has_tables() -> None:
+    assert len(SHOWN) >= 5
+
+
+def test_an_unknown_method_to_compare_with_is_refused() -> None:
+    done = compare("--against", "magic")
+    assert done.returncode == 2
+    assert "'single net'" in done.stderr
+    assert "magic" in done.stderr

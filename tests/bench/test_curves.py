@@ -11,6 +11,8 @@ from fairdial.bench.curves import (
     Panel,
     Trial,
     at_tolerances,
+    complete_difference,
+    grid_difference,
     held,
     matched,
     mean_difference,
@@ -168,6 +170,22 @@ def test_a_splits_figure_is_the_mean_of_its_initialisations_that_have_it():
     assert len(panel.of("A")) == 3
 
 
+def test_differences_are_paired_by_initialisation_before_they_are_averaged():
+    easy, hard, loose = [(0.9, 0.0)], [(0.7, 0.0)], [(0.9, 0.3)]
+    trials = {
+        ("A", 0, 0): trial(loose),  # doesn't reach the gap, and would lower the mean of the others
+        ("A", 0, 1): trial(hard),
+        ("B", 0, 0): trial(easy),
+        ("B", 0, 1): trial(hard),
+    }
+    panel = Panel("d", "demographic_parity", make().methods, (0,), trials)
+    assert mean_difference(panel, (0.1,), "A", "B")[0] == 0
+    assert mean_difference(panel, (0.1, 0.5), "A", "B")[0] == 0
+    assert grid_difference(panel, "A", "B")[0] == pytest.approx(
+        50 * sum(trial(x).grid[:, 0].mean() * s for x, s in ((loose, 1), (easy, -1)))
+    )
+
+
 def test_a_curve_of_one_position_has_its_accuracy_at_its_gap_and_above():
     found = trial([(0.8, 0.1)]).matched([0.05, 0.1, 0.2])
     assert np.array_equal(found, [np.nan, 0.8, 0.8], equal_nan=True)
@@ -189,10 +207,13 @@ def test_matched_says_which_seeds_reach_a_gap():
     found = matched(panel, (0.05, 0.3))
     assert reached(found[0.05], panel, "A") == (1, 2)
     assert found[0.05]["A"].isna().tolist() == [False, True, True]
-    off = mean_difference(found, "A", "B")
+    off = mean_difference(panel, (0.05, 0.3), "A", "B")
     assert off[0] == pytest.approx(100 * np.mean([0.7 - 0.6, 0.9 - 0.6]))
     assert off[5] == pytest.approx(100 * (0.8 - 0.6))  # the gap that both reach
     assert np.isnan(off[10])
+    complete = complete_difference(panel, (0.05, 0.3), "A", "B")
+    assert complete[0] == off[0]
+    assert complete[[5, 10]].isna().all()  # not where one of the gaps isn't reached
 
 
 # ---- whether tolerances held -------------------------------------------------------------------
@@ -300,6 +321,20 @@ def test_null_rows_are_told_apart_and_know_what_they_repeat():
     (panel,) = read_study(plan, records(plan)).panels
     assert panel.compared == ["A", "B"]
     assert panel.nulls == [("A again", "A")]
+
+
+def test_a_null_row_is_compared_with_the_method_that_it_repeats_and_no_other():
+    plan = make(
+        datasets=["utkface"],
+        methods=[
+            {"name": "frozen", "estimator": "FairBayes"},
+            {"name": "tuned", "estimator": "FairBayes", "pictures": "tuned"},
+            {"name": "again", "same_as": "tuned", "seed_offset": 9},
+        ],
+    )
+    trials = {(m.name, 0, 0): trial(CURVE) for m in plan.methods}
+    panel = Panel("utkface", "demographic_parity", plan.methods, (0,), trials)
+    assert panel.nulls == [("again", "tuned")]
 
 
 def test_a_null_row_without_a_twin_is_compared_with_nothing():

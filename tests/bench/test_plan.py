@@ -9,6 +9,7 @@ import pytest
 from fairdial import InvalidInputError
 from fairdial.bench.plan import (
     SHIPPED,
+    Method,
     Plan,
     keep_plan,
     make_plan,
@@ -62,6 +63,30 @@ def test_trials_are_data_sets_by_criteria_by_methods_by_seeds() -> None:
         "demographic_parity",
         "true_positive_rate_parity",
     } or {t["criterion"] for t in trials} == {"demographic_parity", "equal_opportunity"}
+
+
+def test_methods_take_turns_in_every_split_and_initialisation() -> None:
+    plan = make_plan(data(inits=2))
+    names = [method.name for method in plan.methods]
+    trials = plan.trials()
+    for i in range(0, len(trials), len(names)):
+        turn = trials[i : i + len(names)]
+        assert [t["method"]["name"] for t in turn] == names
+        assert len({(t["seed"], t.get("init", 0)) for t in turn}) == 1
+
+
+@pytest.mark.parametrize(
+    ("method", "word"),
+    [
+        ({"scorer": "small trees", "calibration": "pooled"}, "`calibration`"),
+        ({"sees_group": True}, "`sees_group`"),
+        ({"scorer": ["network", "small trees"], "sees_group": True}, "`sees_group`"),
+        ({"scorer": "small trees", "sees_group": 1}, "true or false"),
+    ],
+)
+def test_a_method_that_makes_no_sense_is_refused(method: dict[str, Any], word: str) -> None:
+    with pytest.raises(InvalidInputError, match=word):
+        Method(name="m", estimator="FairBayes", **method)
 
 
 def test_a_null_row_is_its_model_with_another_seed() -> None:

@@ -391,10 +391,13 @@ def test_the_report_says_which_interval_decides_and_what_it_takes_for_the_rows()
     assert "Seeds are splits of the same rows, so plain intervals are too narrow" in text
     assert "the corrected one is Nadeau and Bengio's" in text
     assert "(here 0.154)" in text
-    for record in found:
-        if record["config"]["kind"] == "study":
-            record["result"]["rows"]["train"] = int(2 * ROWS.sum())
-    assert "(here 0.500)" in words_of(plan, found)
+
+
+def test_the_report_says_how_often_and_on_which_rows():
+    text = words_of(make(inits=3, train_rows=300, evaluate="validation"), [])
+    assert "Initialisations of each: 3." in text
+    assert "at most 300 training and validation rows of each group" in text
+    assert "figures are from validation rows" in text
 
 
 def test_the_figure_of_differences_has_both_intervals():

@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 import random
+import re
 import signal
 import subprocess
 import sys
@@ -18,7 +19,7 @@ import pytest
 from click.testing import CliRunner
 
 from fairdial import InvalidInputError, MissingExtraError
-from fairdial.bench.plan import Plan, make_plan, read_plan
+from fairdial.bench.plan import Method, Plan, make_plan, read_plan
 from fairdial.bench.run import run, status
 from fairdial.bench.store import Store, code_version, config_key
 from fairdial.cli import main
@@ -247,6 +248,34 @@ def test_a_missing_library_of_a_backend_is_named(
         run(reduced(), Store(tmp_path), backend="ray")
 
 
+def test_torch_that_is_missing_is_named_before_anything_runs(
+    straight: tuple[Plan, Store], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "torch", None)
+    file, out = tmp_path / "plan.toml", tmp_path / "out"
+    file.write_text(REDUCED)
+    done = CliRunner().invoke(main, ["bench", "run", str(file), "--out", str(out)])
+    assert done.exit_code == 1
+    told = "Error: the plan (net, EPO) needs torch: pip install '.[torch]' -c constraints.txt"
+    assert done.stderr.startswith(told)
+    assert not list(out.glob("records/*"))
+    assert run(*straight, n_jobs=1).missing == 0  # what is done needs nothing more
+
+
+@pytest.mark.parametrize(
+    ("method", "needs"),
+    [
+        ({"estimator": "GFB"}, True),
+        ({"estimator": "FairBayes", "scorer": "gradient boosting"}, False),
+        ({"estimator": "FairBayes", "scorer": ["logistic regression", "network"]}, True),
+        ({"estimator": "AutoDial"}, False),
+        ({"estimator": "AutoDial", "arguments": {"candidates": ["logistic", "gfb"]}}, True),
+    ],
+)
+def test_which_methods_need_torch(method: dict[str, Any], needs: bool) -> None:
+    assert Method(name="one", **method).needs_torch is needs
+
+
 def test_a_scheduler_needs_a_cluster(tmp_path: Path) -> None:
     with pytest.raises(InvalidInputError, match="`scheduler`"):
         run(reduced(), Store(tmp_path), scheduler="tcp://nowhere:1")
@@ -277,6 +306,10 @@ def test_run_status_and_report(tmp_path: Path) -> None:
     done = shell.invoke(main, ["bench", "run", str(file), "--out", str(out), "--jobs", "1"])
     assert done.exit_code == 0, done.output
     assert "6 of 6 trials done." in done.output
+    assert done.stderr.endswith(f"fairdial bench report --out {out} writes the report.\n")
+    for quiet in ("--json", "--quiet"):
+        done = shell.invoke(main, ["bench", "run", str(file), "--out", str(out), quiet])
+        assert (done.exit_code, done.stderr) == (0, "")
     done = shell.invoke(main, ["bench", "status", "--out", str(out), "--json"])
     assert json.loads(done.output) == {"total": 6, "done": 6, "failed": 0, "missing": 0}
     done = shell.invoke(main, ["bench", "report", "--out", str(out)])
@@ -307,6 +340,7 @@ def test_a_study_with_failures_ends_with_one(tmp_path: Path) -> None:
     )
     assert done.exit_code == 1
     assert "2 failed" in done.output
+    assert re.search(r"^  [12] trials?: DivergedError: ", done.stdout, re.MULTILINE), done.stdout
     done = shell.invoke(main, ["bench", "status", "--out", str(tmp_path / "out")])
     assert "diverged" in done.output
 

@@ -26,7 +26,6 @@ from fairdial.bench.statistics import (
     measured,
     no_better_than_constant,
     paired,
-    split_ratio,
 )
 from fairdial.bench.tables import (
     brief,
@@ -36,6 +35,7 @@ from fairdial.bench.tables import (
     matched_differences,
     matched_quartiles,
     matched_table,
+    methods_table,
     quartile_table,
 )
 
@@ -161,29 +161,9 @@ def test_a_difference_no_larger_than_the_null_rows_is_within_it():
 def test_the_corrected_interval_decides_what_is_supported():
     found = paired([0.0, 1.0, 2.0, 2.0, 2.0])
     assert found.low > 0
-    one = Claim("p", HV, "a", "b", found, False, None, ratio=0.0)
-    assert one.excludes_zero
-    assert not Claim("p", HV, "a", "b", found, False, None, ratio=SPLIT_RATIO).excludes_zero
-    assert one.corrected == found
-
-
-def test_training_rows_are_counted_where_records_tell_them_else_as_in_the_paper():
-    cells_of_test = [[30, 10], [40, 20]]
-    silent = told("base", 0, test=cells_of_test)
-    telling = told("base", 5, test=cells_of_test, train=[[100, 100], [100, 100]])
-    elsewhere = told("base", 0, dataset="adult", test=cells_of_test, train=1)
-    timed = told("base", 0, test=100, train=1)
-    timed["config"]["kind"] = "cost"
-
-    def ratio(*records):
-        one = study(records=records)
-        (part,) = measured(one)
-        assert {part.ratio} == {c.ratio for c in claims(one)} == {split_ratio(one, one.panels[0])}
-        return part.ratio
-
-    assert ratio() == ratio(silent) == ratio(elsewhere, timed) == SPLIT_RATIO
-    assert ratio(telling, elsewhere, timed) == 0.25
-    assert ratio(silent, telling) == pytest.approx((0.25 + SPLIT_RATIO) / 2)
+    one = Claim("p", HV, "a", "b", found, False, None)
+    assert not one.excludes_zero
+    assert one.corrected == corrected(found, SPLIT_RATIO)
 
 
 def test_main_and_baseline_may_be_the_same():
@@ -205,6 +185,38 @@ def test_methods_without_trials_are_compared_with_nothing():
 def test_brief_numbers_have_no_exponents():
     assert [brief(v) for v in (12345.6, 1.0, 0.000123456)] == ["12300", "1", "0.000123"]
     assert brief(float("nan")) == "-"
+
+
+def test_the_table_of_methods_says_how_each_differs_from_the_others():
+    plan = make_plan(
+        {
+            "title": "t",
+            "datasets": ["compas"],
+            "seeds": [0],
+            "methods": [
+                {"name": "plain", "estimator": "FairBayes"},
+                {"name": "bins", "estimator": "FairBayes", "encoder": {"n_bins": 64}},
+                {"name": "pooled", "estimator": "FairBayes", "calibration": "pooled"},
+                {
+                    "name": "two",
+                    "estimator": "FairBayes",
+                    "scorer": ["small trees", "logistic regression"],
+                    "sees_group": True,
+                },
+            ],
+        }
+    )
+    told = {line[0]: line[1:4] for line in methods_table(Study(plan, (), (), (), (), 0)).lines}
+    assert told == {
+        "plain": ("FairBayes", "default", "-"),
+        "bins": ("FairBayes", "default", "encoder's n_bins=64"),
+        "pooled": ("FairBayes", "default", "calibration pooled"),
+        "two": (
+            "FairBayes on small trees and logistic regression",
+            "default",
+            "sees the group",
+        ),
+    }
 
 
 def test_the_hv_table_has_means_and_population_deviations_and_no_null_rows():
@@ -245,7 +257,7 @@ def test_the_quartile_table_has_plain_errors_and_both_intervals():
     one = study(make(seeds=range(8)), noise=0.008)
     (part,) = measured(one)
     plain = part.difference(HV, "main", "base")
-    sure = corrected(plain, part.ratio)
+    sure = corrected(plain)
     table = quartile_table(one, part, HV)
     assert cells(table, "main - base", "std. error") == f"{plain.error:.4f}"
     for column, found in (("95% interval", plain), ("corrected interval", sure)):
@@ -253,7 +265,7 @@ def test_the_quartile_table_has_plain_errors_and_both_intervals():
     assert plain.needed < sure.needed < np.inf
     assert cells(table, "main - base", "seeds needed") == f"{sure.needed:.0f}"
     line = next(e for e in matched_quartiles(one, part).lines if e[1] == "mean")
-    mean = corrected(part.difference(MATCHED, "main", "base"), part.ratio)
+    mean = corrected(part.difference(MATCHED, "main", "base"))
     assert f"{mean.low:+.2f} to {mean.high:+.2f}" in line
 
 

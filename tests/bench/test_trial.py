@@ -8,13 +8,14 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.ensemble import HistGradientBoostingClassifier
 
 import fairdial
-from fairdial import FairdialWarning
+from fairdial import FairdialWarning, Network, TableEncoder
 from fairdial.bench.estimators import ESTIMATORS
 from fairdial.bench.plan import make_plan
 from fairdial.bench.sources import SealedRows, SealedRowsError, split
-from fairdial.bench.trial import make_model, run_trial
+from fairdial.bench.trial import GROUP_COLUMN, make_model, read_parts, run_trial
 from fairdial.datasets import load_compas
 from fairdial.metrics import gap
 
@@ -228,14 +229,32 @@ def test_cross_fitting_finds_the_frontier_on_all_rows() -> None:
     assert np.sum(rows["calibration"]) == len(parts.fit) + len(parts.calibration)
 
 
+@pytest.mark.parametrize("seen", [False, True])
+def test_a_scorer_sees_the_group_where_the_plan_says_so(seen: bool) -> None:
+    (config,) = trials("lines", methods=[METHODS[-1] | {"sees_group": seen}])
+    parts = read_parts(config)
+    tables = [parts.fit, parts.calibration]
+    parts.test.everything_is_chosen()
+    for rows in [*tables, parts.test.open()]:
+        assert (GROUP_COLUMN in rows.X) == seen
+        if seen:
+            assert (rows.X[GROUP_COLUMN] == rows.groups).all()
+    assert "error" not in run_trial(config)
+
+
 def test_several_scorers_are_averaged() -> None:
     names = ["gradient boosting", "logistic regression", "network"]
     method = {"name": "all", "estimator": "FairBayes", "scorer": names, "network": QUICK}
     config = trials("all", methods=[method])[0]
     assert "error" not in run_trial(config)
     model = make_model(config, split("compas", 0))
-    assert [type(part).__name__ for part in model.estimator] == [
-        "HistGradientBoostingClassifier",
-        "Pipeline",
-        "Network",
-    ]
+    trees, lines, network = model.estimator
+    assert isinstance(trees[-1], HistGradientBoostingClassifier)  # as the command line has them
+    assert isinstance(lines[0], TableEncoder)
+    assert isinstance(network, Network)
+
+
+def test_the_encoder_of_a_method_is_that_of_its_logistic_regression_too() -> None:
+    method = {"name": "lines", "estimator": "FairBayes", "scorer": "logistic regression"}
+    config = trials("lines", methods=[method | {"encoder": {"n_bins": 7}}])[0]
+    assert make_model(config, split("compas", 0)).estimator[0].n_bins == 7

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -221,19 +221,7 @@ def _mean_known(values: list[float]) -> float:
 
 def _twin(null: Method, methods: tuple[Method, ...]) -> str | None:
     """The method that a null row repeats."""
-
-    def recipe(m: Method) -> tuple[Any, ...]:
-        return (
-            m.estimator,
-            m.settings,
-            m.scorers,
-            m.calibration,
-            m.arguments,
-            m.network,
-            m.encoder,
-        )
-
-    same = (m.name for m in methods if m.seed_offset == 0 and recipe(m) == recipe(null))
+    same = (m.name for m in methods if m == replace(null, name=m.name, seed_offset=0))
     return next(same, None)
 
 
@@ -307,10 +295,42 @@ def matched(panel: Panel, gaps: Iterable[float]) -> dict[float, pd.DataFrame]:
     }
 
 
-def mean_difference(by_gap: dict[float, pd.DataFrame], a: str, b: str) -> pd.Series:
+def differences(panel: Panel, figure: Callable[[Trial], float], a: str, b: str) -> pd.Series:
+    """By seed, method a minus method b: the mean over initialisations in which both have it."""
+    found: dict[int, list[float]] = {}
+    for (name, seed, init), trial in panel.trials.items():
+        other = panel.trials.get((b, seed, init))
+        if name == a and other is not None:
+            found.setdefault(seed, []).append(figure(trial) - figure(other))
+    return pd.Series(
+        [_mean_known(found.get(seed, [])) for seed in panel.seeds],
+        index=pd.Index(panel.seeds, name="seed"),
+        dtype=np.float64,
+    )
+
+
+def matched_difference(panel: Panel, gap: float, a: str, b: str) -> pd.Series:
+    """By seed, in points: the difference at a gap, of initialisations that both reach it in."""
+    return POINTS * differences(panel, lambda trial: float(trial.matched([gap])[0]), a, b)
+
+
+def mean_difference(panel: Panel, gaps: Iterable[float], a: str, b: str) -> pd.Series:
     """By seed, in points: the mean of the differences at those gaps that both reached."""
-    table = pd.DataFrame({gap: values[a] - values[b] for gap, values in by_gap.items()})
-    return POINTS * table.mean(axis=1)
+    return _at_gaps(panel, gaps, a, b).mean(axis=1)
+
+
+def complete_difference(panel: Panel, gaps: Iterable[float], a: str, b: str) -> pd.Series:
+    """By seed, in points: the mean over all gaps; NaN where one of them isn't reached by both."""
+    return _at_gaps(panel, gaps, a, b).mean(axis=1, skipna=False)
+
+
+def _at_gaps(panel: Panel, gaps: Iterable[float], a: str, b: str) -> pd.DataFrame:
+    return pd.DataFrame({gap: matched_difference(panel, gap, a, b) for gap in gaps})
+
+
+def grid_difference(panel: Panel, a: str, b: str) -> pd.Series:
+    """By seed, in points: the difference of the mean accuracies over the grid of tolerances."""
+    return POINTS * differences(panel, lambda trial: float(trial.grid[:, 0].mean()), a, b)
 
 
 def at_tolerances(panel: Panel, column: int) -> dict[float, pd.DataFrame]:

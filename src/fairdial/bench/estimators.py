@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from fairdial.bench.variants import Distilled, WholeDial
+from fairdial.bench.variants import ByShares, Distilled, WholeDial
 from fairdial.methods.auto import AutoDial
 from fairdial.methods.epo import EPO
 from fairdial.methods.fairbayes import FairBayes
@@ -18,6 +18,7 @@ ESTIMATORS: dict[str, Any] = {
     "EPO": EPO,
     "FairBiNN": FairBiNN,
     "YOTO": YOTO,
+    "ByShares": ByShares,
     "WholeDial": WholeDial,
     "Distilled": Distilled,
     "AutoDial": AutoDial,

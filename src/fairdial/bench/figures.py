@@ -24,7 +24,7 @@ from fairdial.bench.statistics import (
     corrected,
     paired,
 )
-from fairdial.errors import MissingExtraError
+from fairdial.errors import MissingExtraError, say_install
 
 try:
     from matplotlib import style
@@ -32,7 +32,7 @@ try:
     from matplotlib.patches import PathPatch
     from matplotlib.path import Path
 except ModuleNotFoundError:
-    raise MissingExtraError("figures need matplotlib: pip install 'fairdial[bench]'.") from None
+    raise MissingExtraError(f"figures need matplotlib: {say_install('bench')}.") from None
 
 # Okabe and Ito's colours, those that show on white and on black.
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
@@ -40,6 +40,7 @@ MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 DASHES = ("-", "--", "-.", ":")
 GREY = "#8c8c8c"
 INK, FAINT = "#1d1d20", "#d9d9dd"  # become the page's colours in HTML
+HANDLE, LETTER, MOST_COLUMNS = 0.6, 0.068, 6  # of a legend; inches
 STYLE = {
     "font.size": 9,
     "axes.titlesize": 10,
@@ -106,7 +107,8 @@ def _legend(figure: Figure, axes: Any, look: dict[str, Any]) -> None:
     place = {entry["label"]: i for i, entry in enumerate(look.values())}
     found = dict(sorted(found.items(), key=lambda item: place.get(item[0], len(place))))
     if found:
-        columns = min(len(found), 4 if figure.get_figwidth() < 2 * WIDE else 6)
+        widest = HANDLE + LETTER * max(map(len, found))
+        columns = min(len(found), max(1, int(figure.get_figwidth() / widest)), MOST_COLUMNS)
         figure.legend(found.values(), found.keys(), loc="outside lower center", ncols=columns)
 
 
@@ -245,7 +247,7 @@ def draw_differences(study: Study, parts: list[Measured], claims: list[Claim]) -
                 colour, marker = look[name]["color"], look[name]["marker"] or "o"
                 ax.plot(found.mean, place, marker, color=colour)
                 if found.seeds > 1:
-                    for ends, width in ((corrected(found, part.ratio), 1.0), (found, 2.4)):
+                    for ends, width in ((corrected(found), 1.0), (found, 2.4)):
                         line = {"color": colour, "linewidth": width, "solid_capstyle": "butt"}
                         ax.plot([ends.low, ends.high], [place, place], "-", **line)
             ax.set_yticks(range(len(names)), labels=names if ax is row[0] else [""] * len(names))

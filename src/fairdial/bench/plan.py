@@ -53,9 +53,11 @@ class Method:
         looked at; or all rows, by cross-fitting.
     arguments, network, encoder : dict
         Over those: arguments of the estimator, of its network, and of the encoder of tables.
+    sees_group : bool
+        Whether the group is one more column for the ``scorer``; networks see it by themselves.
     seed_offset : int
-        Added to the method's seed, not to the split's (a null row): other initial weights, batches
-        and validation rows, the same calibration and test rows.
+        Added to the method's seed, not to the split's (a null row): other initial weights and
+        batches, the same rows.
     """
 
     name: str
@@ -67,6 +69,7 @@ class Method:
     arguments: dict[str, Any] = field(default_factory=dict)
     network: dict[str, Any] = field(default_factory=dict)
     encoder: dict[str, Any] = field(default_factory=dict)
+    sees_group: bool = False
     seed_offset: int = 0
 
     def __post_init__(self) -> None:
@@ -85,6 +88,17 @@ class Method:
             )
         for scorer in self.scorers:
             _one_of(scorer, "scorer", SCORERS)
+        if self.calibration == "pooled" and self.scorers:
+            raise InvalidInputError(
+                f"`calibration` must be 'apart' or 'crossed' with a `scorer`, which has no rows of "
+                f"early stopping to pool, got 'pooled' in {self.name!r}."
+            )
+        _kind(self.sees_group, bool, "sees_group")
+        if self.sees_group and (not self.scorers or "network" in self.scorers):
+            raise InvalidInputError(
+                "`sees_group` must go with a `scorer` that isn't a network: networks see the group "
+                f"by themselves, got it in {self.name!r}."
+            )
         if self.scorers:
             bare = "network" not in self.scorers and self.network
             if self.estimator != "FairBayes" or bare or self.settings == "paper":
@@ -96,7 +110,8 @@ class Method:
         _known(self.arguments, own - RESERVED, f"arguments of {self.estimator}")
         _known(self.network, _arguments(Network) - OWN, "arguments of Network that a plan may set")
         try:
-            Network(**self.network).check()
+            trunk = object if self.pictures == "tuned" else None  # in the place of a ResNet
+            Network(**({"trunk": trunk} | self.network)).check()
         except InvalidInputError as error:
             near = [_nearest(key, _arguments(Network) - {key}) for key in self.network]
             hint = next(
@@ -115,6 +130,13 @@ class Method:
         if self.scorer is None:
             return []
         return [self.scorer] if isinstance(self.scorer, str) else list(self.scorer)
+
+    @property
+    def needs_torch(self) -> bool:
+        """Whether it trains a network; AutoDial leaves networks out where it may."""
+        if self.estimator == "AutoDial":
+            return bool({"network", "gfb"} & set(self.arguments.get("candidates") or ()))
+        return not self.scorers or "network" in self.scorers
 
 
 OWN = {"checkpoint", "validation", "callbacks", "trunk", "verbose"}  # of a network
@@ -148,8 +170,8 @@ class Plan:
     seeds : tuple of int
         Splits; a method's weights and batches follow the same seed.
     inits : int
-        So many trials of every split, with other weights, batches and validation rows; a method's
-        figures are their means.
+        So many trials of every split, with other weights and batches; a method's figures are their
+        means.
     evaluate : {"test", "validation"}
         Which rows the figures are from. Exploration is on validation rows: the test rows of its
         splits are then not even read.
@@ -240,34 +262,44 @@ class Plan:
                 )
 
     def trials(self) -> list[dict[str, Any]]:
-        """The configuration of every trial, as plain data."""
+        """The configuration of every trial, as plain data.
+
+        Methods take turns: what else a machine does while a study runs falls on all of them.
+        """
         found: list[dict[str, Any]] = []
-        for dataset, name, method in product(self.datasets, self.criteria, self.methods):
-            common: dict[str, Any] = {
-                "dataset": dataset,
-                "rows": self.rows,
-                "criterion": find_criterion(name).name,
-                "method": _plain(method),
-                "settings": self.settings,
-            }
-            if self.train_rows is not None:
-                common["train_rows"] = self.train_rows
-            if self.evaluate != "test":
-                common["evaluate"] = self.evaluate
+        for dataset, name in product(self.datasets, self.criteria):
+            places = [
+                {"seed": seed} | ({"init": init} if init else {})
+                for seed, init in product(self.seeds, range(self.inits))
+            ]
             study = {
                 "kind": "study",
                 "tolerances": list(self.tolerances),
                 "confidence": self.confidence,
             }
-            found += [
-                common | study | {"seed": seed} | ({"init": init} if init else {})
-                for seed in self.seeds
-                for init in range(self.inits)
-            ]
-            if self.cost is not None and method.seed_offset == 0:
+            for place, method in product(places, self.methods):
+                found.append(self._common(dataset, name, method) | study | place)
+            if self.cost is not None:
                 cost = {"kind": "cost", "epochs": self.cost.epochs}
-                found += [common | cost | {"seed": i} for i in range(self.cost.repeats)]
+                timed = [method for method in self.methods if method.seed_offset == 0]
+                for i, method in product(range(self.cost.repeats), timed):
+                    found.append(self._common(dataset, name, method) | cost | {"seed": i})
         return found
+
+    def _common(self, dataset: str, criterion: str, method: Method) -> dict[str, Any]:
+        """What a trial has whatever its kind."""
+        common: dict[str, Any] = {
+            "dataset": dataset,
+            "rows": self.rows,
+            "criterion": find_criterion(criterion).name,
+            "method": _plain(method),
+            "settings": self.settings,
+        }
+        if self.train_rows is not None:
+            common["train_rows"] = self.train_rows
+        if self.evaluate != "test":
+            common["evaluate"] = self.evaluate
+        return common
 
 
 def read_plan(source: str | Path) -> Plan:
@@ -371,7 +403,9 @@ def _plain(method: Method) -> dict[str, Any]:
     """As JSON has it; what later versions added stands there only where it says something."""
     told = {f.name: _listed(getattr(method, f.name)) for f in fields(Method)}
     return {
-        k: v for k, v in told.items() if (k, v) not in (("calibration", "apart"), ("encoder", {}))
+        k: v
+        for k, v in told.items()
+        if (k, v) not in (("calibration", "apart"), ("encoder", {}), ("sees_group", False))
     }
 
 
@@ -408,8 +442,10 @@ def _nearest(given: str, allowed: Iterable[str]) -> str:
 
 
 def _kind(value: Any, kind: Any, name: str) -> None:
-    if not isinstance(value, kind) or isinstance(value, bool):
-        words = {str: "text", dict: "a table", list: "a list", tuple: "a list"}
+    if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
+        words = {
+            str: "text", dict: "a table", list: "a list", tuple: "a list", bool: "true or false"
+        }  # fmt: skip
         raise InvalidInputError(f"`{name}` must be {words.get(kind, 'a number')}, got {value!r}.")
 
 

@@ -20,6 +20,7 @@ from fairdial.bench.statistics import (
     MATCHED,
     MOST_SEEDS,
     POWER,
+    SPLIT_RATIO,
     Claim,
     Measured,
     claims,
@@ -36,6 +37,11 @@ from fairdial.bench.writers import (
     to_html,
     to_latex,
     to_markdown,
+)
+
+EXPLORED = (
+    "An exploration: figures are from validation rows, though tables call them test rows; the test "
+    "rows of these splits were not read."
 )
 
 
@@ -150,12 +156,17 @@ def _what_was_run(study: Study) -> list[Block]:
     seconds = sum(v for timing in timings for k, v in timing.items() if k.endswith("_cpu"))
     criteria = ", ".join(name.replace("_", " ") for name in plan.criteria)
     sample = f"; a sample of {plan.rows} rows of each" if plan.rows else ""
+    if plan.train_rows:
+        sample += f"; at most {plan.train_rows} training and validation rows of each group"
+    explored = plan.evaluate == "validation"
     told = (
         f"Trials: {len(study.records)} of {len(plan.trials())} done, {len(study.missing)} missing, "
         f"{len(study.failed)} failed.",
         f"Data sets: {', '.join(plan.datasets)}{sample}. Criteria: {criteria}.",
         f"Seeds ({len(plan.seeds)}): {', '.join(map(str, plan.seeds))}. A seed fixes the split, "
         "and a method's weights and batches; methods share them.",
+        *([f"Initialisations of each: {plan.inits}."] if plan.inits > 1 else []),
+        *([EXPLORED] if explored else []),
         f"Baseline: {plan.baseline}. Main method: {plan.main}.",
         f"Processor time of the study trials: {_duration(seconds)}.",
     )
@@ -363,17 +374,15 @@ def _held(study: Study, parts: list[Measured]) -> list[Block]:
 
 def _support(study: Study, found: list[Claim]) -> list[Block]:
     plan = study.plan
-    ratios = " and ".join(dict.fromkeys(f"{claim.ratio:.3f}" for claim in found))
-    here = f" (here {ratios})" if found else ""
     blocks: list[Block] = [
         Text(
             f"Every method against {plan.baseline}, and {plan.main} against the others, on three "
             "figures, with 95% t intervals of the paired differences. Seeds are splits of the same "
             "rows, so plain intervals are too narrow; the corrected one is Nadeau and Bengio's "
             "(2003), and it decides what is supported. Its standard error is the plain one times "
-            f"sqrt(1 + n r), with n seeds and r test rows for each training row{here}; p values "
-            "and what would have been seen are by that error too. Neither interval is about other "
-            "data sets. Among "
+            "sqrt(1 + n r), with n seeds and r test rows for each training row of a split (here "
+            f"{SPLIT_RATIO:.3f}); p values and what would have been seen are by that error too. "
+            "Neither interval is about other data sets. Among "
             f"{len(found)} such intervals about {len(found) * (1 - LEVEL):.1f} would exclude 0 by "
             "chance alone if no method differed; Holm's p values account for that, over all "
             "comparisons of this report. A difference no larger than the null row's is noise."

@@ -7,6 +7,7 @@ import importlib
 import os
 import threading
 import time
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -15,10 +16,10 @@ from joblib import Parallel, cpu_count, delayed, parallel_config
 
 from fairdial._validation import check_choice
 from fairdial.bench.plan import Plan
-from fairdial.bench.sources import check_sources
+from fairdial.bench.sources import SOURCES, check_sources
 from fairdial.bench.store import Store
 from fairdial.bench.trial import run_trial
-from fairdial.errors import InvalidInputError, MissingExtraError
+from fairdial.errors import InvalidInputError, MissingExtraError, need_extra, say_install
 from fairdial.progress import Reporter, Silent
 
 WATCH = 1.0  # seconds between looks for the driver
@@ -78,6 +79,8 @@ def run(
     if scheduler is not None and backend == "loky":
         raise InvalidInputError("`scheduler` must go with the backend dask or ray, got loky.")
     check_sources(plan.datasets)
+    if scheduler is None:  # the workers of a cluster have libraries of their own
+        check_torch(plan, store)
     for path in store.leftovers():
         path.unlink(missing_ok=True)
     missing = [config for config in plan.trials() if store.find(config) is None]
@@ -97,10 +100,29 @@ def run(
     return status(plan, store)
 
 
+def check_torch(plan: Plan, store: Store) -> None:
+    """Raise where trials that have no record yet need torch, and it isn't installed."""
+    own = {method.name for method in plan.methods if method.needs_torch}
+    networks = dict.fromkeys(
+        config["method"]["name"]
+        for config in plan.trials()
+        if (config["method"]["name"] in own or SOURCES[config["dataset"]].pictures)
+        and store.find(config) is None
+    )
+    if networks:
+        need_extra("torch", f"the plan ({', '.join(networks)})", "torch")
+
+
+def reasons(plan: Plan, store: Store) -> dict[str, int]:
+    """What went wrong, a line each, and in how many trials; what is most frequent first."""
+    errors = filter(None, map(store.failure, plan.trials()))
+    return dict(Counter(error.splitlines()[0] for error in errors).most_common())
+
+
 def _records(configs: list[dict[str, Any]], backend: str, jobs: int) -> Iterator[dict[str, Any]]:
     """Records as they come."""
     if backend == "ray":  # its joblib backend gives results only when all are there
-        ray = _need("ray", "ray")
+        ray = _need("ray", "pip install ray")
         task = ray.remote(num_cpus=1)(run_trial)
         waiting = [task.remote(config) for config in configs]
         while waiting:
@@ -140,7 +162,7 @@ def _backend(name: str, scheduler: str | None, n_jobs: int | None) -> Iterator[i
         with parallel_config("loky", inner_max_num_threads=1):
             yield n_jobs or cpu_count()
     elif name == "dask":
-        distributed = _need("distributed", "'fairdial[dist]'")
+        distributed = _need("distributed", say_install("dist"))
         with (
             distributed.Client(scheduler)
             if scheduler
@@ -157,7 +179,7 @@ def _backend(name: str, scheduler: str | None, n_jobs: int | None) -> Iterator[i
                 )
             yield max(n_jobs or len(threads), 2)
     else:
-        ray = _need("ray", "ray")
+        ray = _need("ray", "pip install ray")
         os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
         ray.init(address=scheduler, num_cpus=None if scheduler else n_jobs, log_to_driver=False)
         try:
@@ -166,13 +188,11 @@ def _backend(name: str, scheduler: str | None, n_jobs: int | None) -> Iterator[i
             ray.shutdown()
 
 
-def _need(name: str, package: str) -> Any:
+def _need(name: str, install: str) -> Any:
     try:
         return importlib.import_module(name)
     except ModuleNotFoundError:
-        raise MissingExtraError(
-            f"this backend needs {name.split('.')[0]}: pip install {package}."
-        ) from None
+        raise MissingExtraError(f"this backend needs {name.split('.')[0]}: {install}.") from None
 
 
 def _told(

@@ -29,7 +29,7 @@ from fairdial.bench.curves import (
 from fairdial.bench.reference import Volumes, volumes
 
 LEVEL, POWER, MOST_SEEDS = 0.95, 0.80, 10_000
-SPLIT_RATIO = 10 / 64.8  # test rows for each training row in the paper's split
+SPLIT_RATIO = 10 / 64.8  # test rows for each training row; where fewer are trained on, of the split
 
 
 # ---- paired differences ------------------------------------------------------------------------
@@ -74,7 +74,7 @@ def paired(differences: ArrayLike) -> Paired:
     return corrected(Paired(n, mean, q1, q2, q3, float(values.std(ddof=1))), 0.0)
 
 
-def corrected(found: Paired, ratio: float) -> Paired:
+def corrected(found: Paired, ratio: float = SPLIT_RATIO) -> Paired:
     """The same with Nadeau and Bengio's (2003) standard error, for seeds that split the same rows.
 
     The plain one times sqrt((1/n + ratio) / (1/n)), with n seeds and ``ratio`` test rows for each
@@ -161,13 +161,6 @@ def _records(study: Study, panel: Panel) -> Iterator[dict[str, Any]]:
             yield record
 
 
-def split_ratio(study: Study, panel: Panel) -> float:
-    """Test rows for each training row, mean over trials; the paper's where records don't tell."""
-    rows = [record["result"]["rows"] for record in _records(study, panel)]
-    told = [np.sum(r["test"]) / np.sum(r["train"]) if "train" in r else SPLIT_RATIO for r in rows]
-    return mean_of(told) if told else SPLIT_RATIO
-
-
 def no_better_than_constant(study: Study, panel: Panel) -> pd.DataFrame:
     """How many of a trial's own positions don't beat the best constant classifier on test rows.
 
@@ -239,12 +232,11 @@ class Claim:
     lower_is_better: bool
     null: Paired | None  # of the null row that differs most
     adjusted: float = NAN  # Holm, over all claims of the report
-    ratio: float = SPLIT_RATIO  # test rows for each training row
 
     @property
     def corrected(self) -> Paired:
         """What was found, with the error that decides."""
-        return corrected(self.found, self.ratio)
+        return corrected(self.found)
 
     @property
     def excludes_zero(self) -> bool:
@@ -272,12 +264,11 @@ class Measured:
     panel: Panel
     by_gap: dict[float, pd.DataFrame]
     volumes: Volumes
-    ratio: float  # test rows for each training row
 
     def difference(self, figure: str, a: str, b: str) -> Paired:
         """Method a minus method b."""
         if figure == MATCHED:
-            return paired(mean_difference(self.by_gap, a, b))
+            return paired(mean_difference(self.panel, self.by_gap, a, b))
         values = self.volumes.hv if figure == HV else self.volumes.inverted
         return paired(values[a] - values[b])
 
@@ -291,7 +282,7 @@ def measured(study: Study) -> list[Measured]:
     """The key figures of those panels that have trials."""
     areas = [(panel, volumes(panel)) for panel in study.panels]
     return [
-        Measured(panel, matched(panel, study.plan.gaps), area, split_ratio(study, panel))
+        Measured(panel, matched(panel, study.plan.gaps), area)
         for panel, area in areas
         if area is not None
     ]
@@ -318,7 +309,6 @@ def claims(study: Study) -> list[Claim]:
             found=part.difference(figure, a, b),
             lower_is_better=figure == INVERTED,
             null=part.null(figure),
-            ratio=part.ratio,
         )
         for part in measured(study)
         for a, b in claim_pairs(part.panel, plan.main, plan.baseline)

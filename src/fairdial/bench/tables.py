@@ -6,7 +6,6 @@ from collections import Counter
 from typing import Any, NamedTuple
 
 import numpy as np
-import pandas as pd
 
 from fairdial.bench import paper
 from fairdial.bench.curves import (
@@ -16,6 +15,7 @@ from fairdial.bench.curves import (
     Study,
     at_tolerances,
     held,
+    matched_difference,
     mean_of,
     reached,
 )
@@ -92,7 +92,7 @@ def methods_table(study: Study) -> Table:
     lines = [
         (
             m.name,
-            m.estimator + (f" on {m.scorer}" if m.scorer else ""),
+            m.estimator + (f" on {' and '.join(m.scorers)}" if m.scorers else ""),
             m.settings,
             _changes(m),
             f"{done[m.name]} of {asked[m.name]}",
@@ -105,8 +105,9 @@ def methods_table(study: Study) -> Table:
         "Methods and their settings.",
         ("method", "estimator", "settings", "changed", "trials done", "failed"),
         tuple(lines),
-        note="A null row repeats a method with another seed for its weights, batches and "
-        "validation rows: what differs there is noise."
+        note="A null row repeats a method with another seed for all that it draws, such as "
+        "weights and batches: what differs there is noise. What draws nothing, as logistic "
+        "regression, is the same again."
         if nulls
         else "",
     )
@@ -114,6 +115,13 @@ def methods_table(study: Study) -> Table:
 
 def _changes(method: Method) -> str:
     words = [f"{k}={v!r}" for k, v in sorted({**method.arguments, **method.network}.items())]
+    words += [f"encoder's {k}={v!r}" for k, v in sorted(method.encoder.items())]
+    if method.calibration != "apart":
+        words.append(f"calibration {method.calibration}")
+    if method.pictures != "frozen":
+        words.append(f"pictures {method.pictures}")
+    if method.sees_group:
+        words.append("sees the group")
     if method.seed_offset:
         words.append(f"null row: seed + {method.seed_offset}")
     return ", ".join(words) or "-"
@@ -218,9 +226,9 @@ PAIRED_NOTE = (
 )
 
 
-def _paired_cells(found: Paired, ratio: float, spec: str) -> list[str]:
+def _paired_cells(found: Paired, spec: str) -> list[str]:
     """Under PAIRED_HEAD; the standard error and the first interval are plain."""
-    sure = corrected(found, ratio)
+    sure = corrected(found)
     needed = f"over {MOST_SEEDS}" if np.isinf(sure.needed) else number(sure.needed, ".0f")
     return [
         str(found.seeds),
@@ -245,7 +253,7 @@ def quartile_table(study: Study, part: Measured, figure: str) -> Table:
     lines = []
     for a, b in main_pairs(panel, plan.main):
         found = part.difference(figure, a, b)
-        line = [f"{a} - {b}", *_paired_cells(found, part.ratio, "+.4f")]
+        line = [f"{a} - {b}", *_paired_cells(found, "+.4f")]
         if theirs:
             known = theirs.get(paper.column(methods[b]) or "") if a == plan.main else None
             line.append(" / ".join(f"{value:+.4f}" for value in known) if known else "-")
@@ -264,12 +272,11 @@ def matched_quartiles(study: Study, part: Measured) -> Table:
     """Main minus the others in accuracy at matched gaps."""
     lines = []
     for a, b in main_pairs(part.panel, study.plan.main):
-        for gap, values in part.by_gap.items():
-            found = paired(POINTS * (values[a] - values[b]))
-            cells = _paired_cells(found, part.ratio, "+.2f")
-            lines.append((f"{a} - {b}", f"{gap:g}", *cells))
+        for gap in part.by_gap:
+            found = paired(matched_difference(part.panel, gap, a, b))
+            lines.append((f"{a} - {b}", f"{gap:g}", *_paired_cells(found, "+.2f")))
         found = part.difference(MATCHED, a, b)
-        lines.append((f"{a} - {b}", "mean", *_paired_cells(found, part.ratio, "+.2f")))
+        lines.append((f"{a} - {b}", "mean", *_paired_cells(found, "+.2f")))
     return Table(
         f"Differences of accuracy at matched gaps, in points: {part.panel.title}; positive is good "
         f"for {study.plan.main}.",
@@ -312,10 +319,9 @@ def matched_differences(study: Study, part: Measured) -> Table:
     base = study.plan.baseline
     lines = []
     for name in _listed(part.panel):
-        line = [name, *(_points(values, name, base) for values in part.by_gap.values())]
-        found = part.difference(MATCHED, name, base)
-        line.append("-" if name == base else plus_minus(found.mean, found.error, "+.2f"))
-        lines.append(tuple(line))
+        found = [paired(matched_difference(part.panel, gap, name, base)) for gap in part.by_gap]
+        found.append(part.difference(MATCHED, name, base))
+        lines.append((name, *("-" if name == base else _points(each) for each in found)))
     return Table(
         f"The same minus {base}, in points of accuracy ± standard error, paired by seed: "
         f"{part.panel.title}.",
@@ -325,9 +331,8 @@ def matched_differences(study: Study, part: Measured) -> Table:
     )
 
 
-def _points(values: pd.DataFrame, name: str, base: str) -> str:
-    found = paired(POINTS * (values[name] - values[base]))
-    return "-" if name == base else plus_minus(found.mean, found.error, "+.2f")
+def _points(found: Paired) -> str:
+    return plus_minus(found.mean, found.error, "+.2f")
 
 
 def grid_table(study: Study, panel: Panel) -> Table | None:
@@ -340,7 +345,8 @@ def grid_table(study: Study, panel: Panel) -> Table | None:
         line = [name]
         for t in chosen:
             line += [number(accuracy[t][name].mean()), number(gaps[t][name].mean())]
-            line.append(_points(accuracy[t], name, base))
+            off = paired(POINTS * (accuracy[t][name] - accuracy[t][base]))
+            line.append("-" if name == base else _points(off))
         lines.append(tuple(line))
     head = (f"{what}, {t:g}" for t in chosen for what in ("accuracy", "gap", "points"))
     if not chosen:

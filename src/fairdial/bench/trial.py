@@ -17,9 +17,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from sklearn.ensemble import HistGradientBoostingClassifier
-from sklearn.linear_model import LogisticRegression
-from sklearn.pipeline import make_pipeline
 
 from fairdial.bench.estimators import ESTIMATORS
 from fairdial.bench.sources import Parts, find_weights, join_rows, split, take
@@ -36,25 +33,17 @@ from fairdial.errors import (
 from fairdial.methods.auto import AutoDial
 from fairdial.methods.fairbayes import FairBayes
 from fairdial.methods.families import FamilyClassifier, Measurement
+from fairdial.methods.learners import boosting, logistic, texts_of
 from fairdial.methods.network import Network, need, torch_module
 from fairdial.methods.presets import paper_settings
 from fairdial.methods.yoto import bisect_weight
 from fairdial.sweeping import count_cells, count_selected, sweep
 
 CURVE = 200  # states of a swept dial that are counted on test rows
-PICTURE_C = 1e-3  # regularisation of logistic regression on 768 features
 INIT_STEP = 100_003  # between the seeds of a split's initialisations
 FOLDS = 5  # of cross-fitting
-TREES: dict[str, dict[str, Any]] = {
-    "gradient boosting": {},
-    "small trees": {
-        "learning_rate": 0.06,
-        "max_iter": 300,
-        "max_leaf_nodes": 15,
-        "l2_regularization": 1.0,
-        "early_stopping": True,
-    },
-}
+GROUP_COLUMN = "the group"  # where a scorer sees it
+TREES = {"gradient boosting": False, "small trees": True}  # by name, whether they are small
 PACKAGES = ("fairdial", "numpy", "scipy", "scikit-learn", "pandas", "torch")
 Indices = NDArray[np.intp]
 
@@ -123,8 +112,9 @@ def read_parts(config: dict[str, Any]) -> Parts:
         train_rows=config.get("train_rows"),
         evaluate=config.get("evaluate", "test"),
     )
-    frozen = isinstance(parts.fit.X, Pictures) and config["method"]["pictures"] == "frozen"
-    return encode_pictures(parts) if frozen else parts
+    if isinstance(parts.fit.X, Pictures):
+        return encode_pictures(parts) if config["method"]["pictures"] == "frozen" else parts
+    return show_group(parts) if config["method"].get("sees_group") else parts
 
 
 def make_model(config: dict[str, Any], parts: Parts) -> Any:
@@ -203,13 +193,23 @@ def _scorer(name: str, method: dict[str, Any], seed: int, parts: Parts) -> Any:
     if name == "network":
         return _prepare(Network(), method, parts)
     if name in TREES:
-        return HistGradientBoostingClassifier(
-            categorical_features="from_dtype", random_state=seed, **TREES[name]
-        )
-    if parts.encoded:
-        return LogisticRegression(C=PICTURE_C, max_iter=1000)
-    encoder = TableEncoder(**method.get("encoder", {}))
-    return make_pipeline(encoder, LogisticRegression(max_iter=1000))
+        return boosting(texts_of(parts.fit.X), seed, small=TREES[name])
+    lines = logistic(wide=parts.encoded)
+    own = {} if parts.encoded else method.get("encoder", {})  # features are no table
+    return lines.set_params(**{f"tableencoder__{key}": value for key, value in own.items()})
+
+
+def show_group(parts: Parts) -> Parts:
+    """Tables with the group as one more column, for scorers that take what they are given."""
+
+    def show(rows: Dataset) -> Dataset:
+        groups = pd.Categorical(rows.groups.astype(str))
+        table = pd.DataFrame(rows.X).assign(**{GROUP_COLUMN: groups})
+        return Dataset(table, rows.y, rows.groups, name=rows.name)
+
+    return parts._replace(
+        fit=show(parts.fit), calibration=show(parts.calibration), test=parts.test.then(show)
+    )
 
 
 def encode_pictures(parts: Parts) -> Parts:

@@ -20,6 +20,13 @@ class WholeDial(FairBayes):
         return torch_module("variants").WholeDialObjective
 
 
+class ByShares(FairBayes):
+    """A network trained plainly with groups weighted by their shares of the rows, not alike."""
+
+    def _objective(self) -> Any:
+        return torch_module("variants").ShareObjective
+
+
 class _Student(FairBayes):
     def _objective(self) -> Any:
         return torch_module("variants").SoftObjective
