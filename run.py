@@ -123,7 +123,7 @@ def prepare(env: Environment) -> None:
         found = env.stamped()
         if found == key:  # another process made it meanwhile
             return
-        print(f"Setting up {env.folder} (once; a minute or so) ...", flush=True)
+        print(f"Setting up {env.folder} (once; about two minutes) ...", flush=True)
         start = time.perf_counter()
         env.stamp.unlink(missing_ok=True)
         if found[:1] != key[:1]:  # nothing there, half-finished, moved, or of another Python

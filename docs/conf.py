@@ -119,6 +119,7 @@ html_css_files = ["fairdial.css"]
 html_favicon = "_static/favicon.svg"
 html_show_sourcelink = False
 html_copy_source = False
+html_context = {"default_mode": "auto"}
 html_sidebars = {"index": [], "changelog": [], "gallery/index": []}
 html_theme_options = {
     "logo": {

@@ -2,29 +2,44 @@
 
 from __future__ import annotations
 
-import importlib
-import pkgutil
+import ast
 import re
 from pathlib import Path
 
 import pytest
 
+import fairdial
+from fairdial import metrics
+from fairdial.methods.gfb import GFB
+from fairdial.methods.network import Network
+from fairdial.methods.presets import paper_settings
+
 ROOT = Path(__file__).resolve().parents[1]
 SOURCE = ROOT / "src"
 LABEL = re.compile(r"\b(?:eq|thm|alg|lem|cor|assum):[A-Za-z](?:[\w-]*\w)?(?:\.\d+)?")
 CODE = re.compile(r"`(fairdial(?:\.\w+)+)`")
+SETTING = re.compile(r"`(\w+)=([^`]+)`")
 
 
 def cited(path: Path) -> set[str]:
     return set(LABEL.findall(path.read_text("utf-8")))
 
 
+def page() -> list[list[str]]:
+    """The cells of every line of a table of the page."""
+    lines = (ROOT / "docs" / "equations.md").read_text("utf-8").splitlines()
+    return [
+        [cell.strip() for cell in line.strip("|").split("|")]
+        for line in lines
+        if line.startswith("|")
+    ]
+
+
 def table() -> dict[str, list[str]]:
     """Label to the dotted names of its row: ``label | symbol | what | where``."""
     rows = {}
-    for line in (ROOT / "docs" / "equations.md").read_text("utf-8").splitlines():
-        cells = [cell.strip() for cell in line.strip().strip("|").split("|")]
-        if line.startswith("|") and len(cells) == 4 and LABEL.search(cells[0]):
+    for cells in page():
+        if len(cells) == 4 and LABEL.search(cells[0]):
             assert LABEL.fullmatch(cells[0].strip("`")), f"not a label: {cells[0]}"
             assert cells[0].strip("`") not in rows, f"{cells[0]} has two rows"
             rows[cells[0].strip("`")] = CODE.findall(cells[3])
@@ -35,15 +50,42 @@ TABLE = table()
 PATHS = sorted(SOURCE.rglob("*.py"))
 
 
-def module_file(name: str) -> Path:
-    """The source file of the module that a dotted name lies in."""
+Definition = ast.FunctionDef | ast.ClassDef | ast.Assign
+
+
+def defined(body: list[ast.stmt], name: str) -> Definition | None:
+    """What defines a name in the body of a module or class."""
+    for node in body:
+        if isinstance(node, ast.FunctionDef | ast.ClassDef) and node.name == name:
+            return node
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == name:
+            return node
+    return None
+
+
+def own_text(name: str) -> str:
+    """The lines that define a function, method, class (without its methods) or constant."""
     parts = name.split(".")
-    for end in range(len(parts), 0, -1):
-        stem = SOURCE.joinpath(*parts[:end])
-        for path in (stem.with_suffix(".py"), stem / "__init__.py"):
-            if path.is_file():
-                return path
-    raise AssertionError(f"{name} names no module")
+    split = next(n for n in range(len(parts), 0, -1) if file_of(parts[:n]).is_file())
+    assert split < len(parts), f"{name} is a module: name the function in it."
+    text = file_of(parts[:split]).read_text("utf-8")
+    body = ast.parse(text).body
+    for part in parts[split:]:
+        found = defined(body, part)
+        assert found is not None, f"{name} is not defined: there is no {part}."
+        body = found.body if isinstance(found, ast.ClassDef) else []
+    lines: list[str] = text.splitlines()
+    for inner in body:
+        if isinstance(inner, ast.FunctionDef):
+            lines[inner.lineno - 1 : inner.end_lineno] = [""] * (
+                inner.end_lineno - inner.lineno + 1
+            )
+    return "\n".join(lines[found.lineno - 1 : found.end_lineno])
+
+
+def file_of(parts: list[str]) -> Path:
+    """The source file of a module of this name."""
+    return SOURCE.joinpath(*parts).with_suffix(".py")
 
 
 LABELLED = 49  # equations, theorems, lemmas, corollaries, assumptions and algorithms of the paper
@@ -60,19 +102,58 @@ def test_every_cited_label_is_in_the_table(path):
 
 
 @pytest.mark.parametrize("label", TABLE)
-def test_every_label_of_the_table_is_cited_where_the_table_says(label):
+def test_every_label_of_the_table_is_cited_by_what_the_table_names(label):
     assert TABLE[label], f"{label} names no `fairdial...` in its `where` column."
     for name in TABLE[label]:
-        assert label in cited(module_file(name)), f"{module_file(name).name} doesn't cite {label}."
+        assert label in LABEL.findall(own_text(name)), f"{name} itself doesn't cite {label}."
 
 
-@pytest.mark.parametrize("name", sorted({name for names in TABLE.values() for name in names}))
-def test_every_name_of_the_table_resolves(name):
-    module = ".".join(module_file(name).relative_to(SOURCE).with_suffix("").parts)
-    try:
-        importlib.import_module(module.removesuffix(".__init__"))
-    except ModuleNotFoundError as error:
-        if error.name != "torch":
-            raise
-        pytest.skip("needs torch")
-    assert pkgutil.resolve_name(name) is not None
+PUBLIC = [getattr(fairdial, name) for name in fairdial.__all__]
+PUBLIC += [metrics.group_table, metrics.gap, metrics.pareto, metrics.hypervolume]
+
+
+@pytest.mark.parametrize("thing", PUBLIC, ids=lambda thing: thing.__name__)
+def test_what_users_read_names_no_labels(thing):
+    assert not LABEL.findall(thing.__doc__ or "")
+
+
+def test_a_module_or_an_unknown_name_is_no_place():
+    with pytest.raises(AssertionError, match=r"nn\.masoba is a module"):
+        own_text("fairdial.nn.masoba")
+    with pytest.raises(AssertionError, match="there is no nothing"):
+        own_text("fairdial.nn.masoba.Objective.nothing")
+
+
+def test_the_lines_of_a_class_are_not_those_of_its_methods():
+    assert "eq:bilevel_optim" in own_text("fairdial.methods.gfb.GFB")
+    assert "eq:h" not in LABEL.findall(own_text("fairdial.nn.steps.BilevelStep"))
+
+
+DIFFERENCES = [cells for cells in page() if len(cells) == 3 and LABEL.search(cells[0])]
+
+
+def settings(method: GFB, network: Network) -> dict[str, object]:
+    return network.get_params(deep=False) | method.get_params(deep=False)
+
+
+def test_the_differences_speak_of_labels_of_the_table():
+    assert DIFFERENCES
+    for cells in DIFFERENCES:
+        assert set(LABEL.findall(cells[0])) <= set(TABLE)
+
+
+@pytest.mark.parametrize("column", [1, 2], ids=["default", "paper"])
+def test_the_settings_that_the_differences_name_are_those_of_the_code(column):
+    paper = GFB(**paper_settings("gfb", "adult"))
+    actual = settings(GFB(), Network()) if column == 1 else settings(paper, paper.network)
+    told = [found for cells in DIFFERENCES for found in SETTING.findall(cells[column])]
+    assert len(told) >= 8
+    assert {n: ast.literal_eval(v) for n, v in told} == {n: actual[n] for n, _ in told}
+
+
+def test_each_method_setting_that_the_paper_sets_otherwise_is_told():
+    paper = GFB(**paper_settings("gfb", "adult")).get_params(deep=False)
+    default = GFB().get_params(deep=False)
+    changed = {name for name in default if default[name] != paper[name]} - {"network"}
+    told = {name for cells in DIFFERENCES for name, _ in SETTING.findall(cells[1])}
+    assert changed <= told

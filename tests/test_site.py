@@ -20,7 +20,9 @@ import fairdial
 import fairdial.datasets
 from fairdial import confidence, metrics
 
-pytest.importorskip("sphinx", reason="needs the extra docs: pip install 'fairdial[docs]'")
+pytest.importorskip(
+    "sphinx", reason="needs the extra docs: pip install '.[docs]' -c constraints.txt"
+)
 
 ROOT = Path(__file__).resolve().parents[1]
 GENERATED = ("_build", "gallery", "generated", "backreferences", "__pycache__")

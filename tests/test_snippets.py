@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import re
 import runpy
 import warnings
@@ -11,8 +12,9 @@ from typing import Any
 import matplotlib as mpl
 import matplotlib.pyplot as plt
 import pytest
+from sklearn.utils.estimator_checks import check_estimator
 
-from fairdial.errors import FairdialWarning
+from fairdial.errors import FairdialWarning, InvalidInputError
 
 ROOT = Path(__file__).parent.parent
 DOCUMENTS = sorted(
@@ -48,8 +50,24 @@ def test_the_table_for_those_who_decide_is_what_its_lines_print() -> None:
     for code in re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL):
         exec(code, names)
     for _, women, men, gap, ratio, right in names["table"].itertuples(index=False):
-        shares = f"{gap:.3f} | {ratio:.3f}".replace("0.", ".")
-        assert f"| {women:.1%} | {men:.1%} | {shares} | {right:.1%} |" in text
+        assert f"| {women:.1%} | {men:.1%} | {gap:.3f} | {ratio:.3f} | {right:.1%} |" in text
+
+
+def test_the_methods_that_are_added_pass_scikit_learns_checks(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    text = (ROOT / "docs" / "adding.md").read_text(encoding="utf-8")
+    code = "\n".join(re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL))
+    (tmp_path / "added.py").write_text(code, encoding="utf-8")  # a module, so that pickle finds it
+    monkeypatch.syspath_prepend(tmp_path)
+    added = importlib.import_module("added")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # most of the checks' rows are one group
+        for method in (added.Reweighed, added.ReweighedFamily):
+            checks = check_estimator(method(random_state=0), on_fail=None, on_skip=None)
+            assert [check for check in checks if check["status"] == "failed"] == []
+            with pytest.raises(InvalidInputError, match="`save` must be called on one of the libr"):
+                method().save(tmp_path / "model")
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda e: e.stem)

@@ -86,4 +86,4 @@ plt.show()
 # longer.
 
 moved = model.flips(test.X, 0.10, 0.05, sensitive_features=test.groups)
-print(pd.crosstab(test.groups, moved).to_string())
+print(pd.crosstab(test.groups, moved, rownames=["group"], colnames=["moved"]).to_string())

@@ -16,9 +16,8 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 
-from fairdial import EPO, GFB, YOTO, FairBayes, FairBiNN, Network
+from fairdial import EPO, GFB, YOTO, FairBayes, FairBiNN, FairdialWarning, Network
 from fairdial.datasets import load_adult
-from fairdial.errors import FairdialWarning
 from fairdial.metrics import gap
 
 adult = load_adult()
@@ -35,8 +34,9 @@ models = {
 }
 
 # %%
-# `fit`, `frontier_` and `predict(..., tolerance=)` are the same for all. The methods say when they
-# don't do what they are meant to; after so short a training some do, and we look away.
+# `fit`, `frontier_` and `predict(..., tolerance=)` are the same for all. The methods warn when they
+# don't do what they are meant to, such as where a setting decides the same for everybody; after so
+# short a training some do, and here we look away.
 
 warnings.simplefilter("ignore", FairdialWarning)
 rows = []

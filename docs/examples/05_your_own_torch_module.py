@@ -77,7 +77,8 @@ model.fit(train.X, train.y, sensitive_features=train.groups)
 # -----------------
 #
 # `history_` has a line for each epoch. ``interval_share`` is the share of rows whose decisions the
-# dial can move; GFB tries to keep it small where it would cost accuracy.
+# dial can move; GFB draws these rows towards the fairest thresholds. ``aux_residual`` is empty in
+# the warm start, when training is plain.
 
 columns = ["loss", "hypervolume", "gap", "interval_share", "aux_residual"]
 print(model.history_[columns].round(3).to_string())
