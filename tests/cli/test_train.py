@@ -18,7 +18,7 @@ from sklearn.linear_model import LogisticRegression
 
 import fairdial
 from fairdial import FairBayes, InvalidInputError, SmallGroupError
-from fairdial.cli.learners import METHODS, NETWORKS
+from fairdial.cli.learners import METHODS, NETWORKS, make_model
 from fairdial.cli.rows import TrainingRows, check_held_out, take_features, take_labels
 from fairdial.cli.tables import looks_like_dates, need_columns
 from fairdial.methods.candidates import make_candidate
@@ -514,7 +514,7 @@ def test_that_the_gap_of_new_rows_may_be_larger_is_said_once(place: Path, shell:
 def test_a_small_table_is_told_of_other_methods_unless_one_was_named(
     place: Path, tmp_path: Path, shell: Any
 ) -> None:
-    words = "Small table: --method blend or auto may be better (on COMPAS blend was by about a"
+    words = "Small table: --method blend or auto may be better (on 2,000 rows of Adult blend was"
     common = ("train", place / "old.csv", *COMMON, "--sensitive", "region", "--out")
     assert words in shell(*common, tmp_path / "a").stderr
     assert words not in shell(*common, tmp_path / "b", "--method", "boosting").stderr
@@ -618,3 +618,11 @@ def test_an_interrupted_training_ends_with_130_and_saves_nothing(place: Path) ->
     assert err.strip() == "Interrupted: nothing was written."
     assert out == ""
     assert not (place / "never").exists()
+
+
+def test_boosting_has_the_trees_of_auto_and_of_blend() -> None:
+    alone = make_model("boosting", texts=["job"], seed=0).estimator
+    blended = make_model("blend", texts=["job"], seed=0).estimator[-1]
+    tried = make_candidate("boosting", pd.DataFrame({"job": ["a"]}), 0).estimator
+    assert alone.get_params()["histgradientboostingclassifier__max_leaf_nodes"] == 15
+    assert str(alone.get_params()) == str(blended.get_params()) == str(tried.get_params())

@@ -605,7 +605,7 @@ def test_trees_of_few_rows_are_grown_by_one_thread(
     monkeypatch: pytest.MonkeyPatch, most: int, threads: int
 ) -> None:
     monkeypatch.setattr(candidates, "boosting", lambda *_, **__: Looks(Warning))
-    monkeypatch.setattr("fairdial.methods.auto.SEVERAL_THREADS", most)
+    monkeypatch.setattr("fairdial.methods.learners.SEVERAL_THREADS", most)
     monkeypatch.setattr(Looks, "seen", [])
     monkeypatch.setattr(Looks, "openmp", [])
     with threadpool_limits(limits=2, user_api="openmp"):

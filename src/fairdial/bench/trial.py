@@ -33,7 +33,7 @@ from fairdial.errors import (
 from fairdial.methods.auto import AutoDial
 from fairdial.methods.fairbayes import FairBayes
 from fairdial.methods.families import FamilyClassifier, Measurement
-from fairdial.methods.learners import boosting, logistic, texts_of
+from fairdial.methods.learners import SMALL_TREES, boosting, logistic, texts_of
 from fairdial.methods.network import Network, need, torch_module
 from fairdial.methods.presets import paper_settings
 from fairdial.methods.yoto import bisect_weight
@@ -43,7 +43,7 @@ CURVE = 200  # states of a swept dial that are counted on test rows
 INIT_STEP = 100_003  # between the seeds of a split's initialisations
 FOLDS = 5  # of cross-fitting
 GROUP_COLUMN = "the group"  # where a scorer sees it
-TREES = {"gradient boosting": False, "small trees": True}  # by name, whether they are small
+TREES: dict[str, dict[str, Any]] = {"gradient boosting": {}, "small trees": SMALL_TREES}
 PACKAGES = ("fairdial", "numpy", "scipy", "scikit-learn", "pandas", "torch")
 Indices = NDArray[np.intp]
 
@@ -193,7 +193,7 @@ def _scorer(name: str, method: dict[str, Any], seed: int, parts: Parts) -> Any:
     if name == "network":
         return _prepare(Network(), method, parts)
     if name in TREES:
-        return boosting(texts_of(parts.fit.X), seed, small=TREES[name])
+        return boosting(texts_of(parts.fit.X), seed, trees=TREES[name])
     lines = logistic(wide=parts.encoded)
     own = {} if parts.encoded else method.get("encoder", {})  # features are no table
     return lines.set_params(**{f"tableencoder__{key}": value for key, value in own.items()})

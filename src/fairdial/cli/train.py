@@ -20,7 +20,7 @@ from fairdial.errors import InvalidInputError, need_extra
 if TYPE_CHECKING:
     from fairdial.cli.rows import TrainingRows
 
-SMALL = 10_000  # training rows, below which other methods than the default are named
+SMALL = 5_000  # training rows, below which other methods than the default are named
 CRITERIA = ("demographic_parity", "equal_opportunity", "predictive_equality")
 
 
@@ -48,11 +48,11 @@ CRITERIA = ("demographic_parity", "equal_opportunity", "predictive_equality")
     type=click.Choice(METHODS),
     default=DEFAULT,
     show_default=True,
-    help="What is trained. boosting and logistic: scikit-learn's, with the dial on top; blend: "
-    "logistic and smaller trees, averaged. fairbayes: a network with the dial on top. gfb, epo, "
-    "fairbinn, yoto: networks of the paper. auto: tries boosting with smaller trees, "
-    "logistic, blend, a network and gfb on validation rows within --budget, and takes the simplest "
-    "of those that are about as good as the best. Networks need the extra torch.",
+    help="What is trained. boosting: gradient boosting with small trees, logistic: logistic "
+    "regression, each with the dial on top; blend: both, averaged. fairbayes: a network with the "
+    "dial on top. gfb, epo, fairbinn, yoto: networks of the paper. auto: tries boosting, logistic, "
+    "blend, a network and gfb on validation rows within --budget, and takes the simplest of those "
+    "that are about as good as the best. Networks need the extra torch.",
 )
 @click.option("--out", required=True, type=click.Path(path_type=Path), help="Folder of the model.")
 @click.option("--positive", metavar="VALUE", help="The label that selected means.")
@@ -152,6 +152,7 @@ def train(
     from fairdial.cli.models import check_place
     from fairdial.cli.rows import check_held_out, training_rows
     from fairdial.cli.tables import read_table
+    from fairdial.methods.learners import limit_threads
     from fairdial.persistence.quick import import_skops
 
     check_place(out, overwrite, key_file)
@@ -196,11 +197,12 @@ def train(
         )
         if _by_default("method") and len(rows.X) * (1 - calibration) < SMALL:
             show.note(
-                "Small table: --method blend or auto may be better (on COMPAS blend was by about "
-                "a point, not established)."
+                "Small table: --method blend or auto may be better (on 2,000 rows of Adult blend "
+                "was, by .35 points of accuracy)."
             )
         start = time.perf_counter()
-        model.fit(rows.X, rows.y)
+        with limit_threads(method, len(rows.X)):
+            model.fit(rows.X, rows.y)
         model.training_["asked"] = method
         if missing_group is not None:
             model.training_["missing_group"] = missing_group

@@ -7,7 +7,6 @@ import numbers
 import time
 import warnings
 from collections.abc import Sequence
-from contextlib import AbstractContextManager, nullcontext
 from os import PathLike
 from typing import Any, Self
 
@@ -21,7 +20,6 @@ from fairdial.criteria import Criterion
 from fairdial.criteria import criterion as find_criterion
 from fairdial.errors import InterruptedWarning, InvalidInputError
 from fairdial.methods.candidates import (
-    NETWORKS,
     ORDER_OF_TRYING,
     Deadline,
     check_names,
@@ -29,6 +27,7 @@ from fairdial.methods.candidates import (
     make_candidate,
     refuse_impossible,
 )
+from fairdial.methods.learners import limit_threads
 from fairdial.methods.rows import FitRows, Rows, hold_out, take_rows
 from fairdial.methods.thresholds import ThresholdClassifier
 from fairdial.methods.trials import (
@@ -47,7 +46,6 @@ from fairdial.sweeping import count_by_group, sweep_codes
 
 Floats = NDArray[np.float64]
 
-SEVERAL_THREADS = 100_000  # rows; with fewer, one thread grows the trees in seconds
 HANDED_ON = ("frontier_", "platt_", "training_")  # to the chosen estimator, when they change
 
 
@@ -357,15 +355,3 @@ class AutoDial(ThresholdClassifier):
         """
         self._check_scorer()
         return str(self._hand_on().model_.save(folder, overwrite=overwrite, key=key))
-
-
-def limit_threads(name: str, n_rows: int) -> AbstractContextManager[Any]:
-    """One thread of OpenMP, if it is trees of few rows that are trained.
-
-    Where all cores are busy, threads of OpenMP wait for each other: with two of them boosting took
-    many times as long as with one, also on Adult.
-    """
-    if name in NETWORKS or n_rows >= SEVERAL_THREADS:
-        return nullcontext()
-    one: AbstractContextManager[Any] = threadpool_limits(limits=1, user_api="openmp")
-    return one

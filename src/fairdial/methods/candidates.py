@@ -14,11 +14,10 @@ from fairdial.encoders import WIDE, is_wide
 from fairdial.errors import InvalidInputError, MissingExtraError
 from fairdial.methods.fairbayes import FairBayes
 from fairdial.methods.gfb import GFB
-from fairdial.methods.learners import blend, boosting, logistic, texts_of
+from fairdial.methods.learners import TREES, blend, boosting, logistic, texts_of
 from fairdial.methods.network import Network, need
 from fairdial.methods.rows import FitRows
 
-TREES = ("boosting", "blend")
 NETWORKS = ("network", "gfb")
 ORDER_OF_SIMPLICITY = ("logistic", "boosting", "blend", *NETWORKS)  # for ties
 ORDER_OF_TRYING = ("boosting", "logistic", "blend", *NETWORKS)  # cheap and promising ones first
@@ -120,7 +119,7 @@ def make_candidate(
     Parameters
     ----------
     name : str
-        One of ``ORDER_OF_SIMPLICITY``. "boosting" is of small trees, as it is within "blend".
+        One of ``ORDER_OF_SIMPLICITY``.
     X : table or array
         The rows, which tell how they are encoded.
     seed : int
@@ -146,5 +145,5 @@ def make_candidate(
     if name == "logistic":
         return FairBayes(logistic(wide=wide), **common)
     if name == "boosting":
-        return FairBayes(boosting(texts_of(X), seed, small=True), **common)
+        return FairBayes(boosting(texts_of(X), seed), **common)
     return FairBayes(blend(texts_of(X), seed, wide=wide), **common)
