@@ -57,7 +57,7 @@ from fairdial.bench.plan import read_plan
 from fairdial.bench.reference import volumes
 from fairdial.bench.sources import join_rows
 from fairdial.bench.statistics import LEVEL, POWER, Paired, corrected, holm, paired
-from fairdial.bench.store import Store, config_key
+from fairdial.bench.store import Store
 from fairdial.bench.trial import make_model, read_parts
 from fairdial.methods.network import need
 
@@ -79,18 +79,18 @@ def read(place: Path) -> Study:
     """A study from its folder, or from a plan with packed records."""
     if place.is_dir():
         return _read(place / "plan.toml", place / "records")
+    records = place.with_suffix(".tar.xz")
+    if not records.is_file():
+        raise SystemExit(f"frontier.py: {place} has no records beside it ({records.name}).")
     with tempfile.TemporaryDirectory() as folder:
-        with tarfile.open(place.with_suffix(".tar.xz")) as packed:
+        with tarfile.open(records) as packed:
             packed.extractall(folder, filter="data")
         return _read(place, Path(folder) / "records")
 
 
 def _read(plan_file: Path, records: Path) -> Study:
-    plan, store = read_plan(plan_file), Store(records)
-    found = (store.read(path) for path in sorted(records.glob("*.json")))
-    wanted = {config_key(config) for config in plan.trials()}
-    known = [record for record in found if record and config_key(record["config"]) in wanted]
-    return read_study(plan, known)
+    plan = read_plan(plan_file)
+    return read_study(plan, Store(records).records(plan.trials()))
 
 
 # ---- comparing ---------------------------------------------------------------------------------

@@ -109,7 +109,7 @@ def test_another_code_version_is_another_record(straight: tuple[Plan, Store]) ->
     plan, store = straight
     config = plan.trials()[0]
     assert code_version() in store.path(config).name
-    other = store.path(config, "0" * 16)
+    other, newer = store.path(config, "0" * 16), store.path(config, "f" * 16)
     other.write_bytes(store.path(config).read_bytes())
     moved = store.path(config)
     kept = moved.read_bytes()
@@ -117,9 +117,24 @@ def test_another_code_version_is_another_record(straight: tuple[Plan, Store]) ->
     try:
         assert store.find(config) is None
         assert store.of_any_code(config) is not None
+        newer.write_bytes(_by_code(other.read_bytes(), "f" * 16))
+        for first, second in ((other, newer), (newer, other)):  # whatever their names sort like
+            os.utime(first, (1, 1))
+            os.utime(second, (2, 2))
+            (found,) = store.records([config])
+            assert found == store.read(second)
+        moved.write_bytes(kept)
+        assert store.records([config]) == [store.read(moved)]
     finally:
         moved.write_bytes(kept)
         other.unlink()
+        newer.unlink(missing_ok=True)
+
+
+def _by_code(record: bytes, code: str) -> bytes:
+    """The same record, as if another version had written it."""
+    head, body = record.decode().split("\n", 1)
+    return f"{json.dumps(json.loads(head) | {'code': code})}\n{body}".encode()
 
 
 def test_a_failed_trial_is_told_kept_and_tried_again(tmp_path: Path) -> None:

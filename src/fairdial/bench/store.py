@@ -9,7 +9,7 @@ import os
 import re
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -129,6 +129,11 @@ class Store:
         """The record of a trial that failed, by this code."""
         record = self.read(self.path(config))
         return record if record is not None and "error" in record else None
+
+    def records(self, configs: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+        """The records that count: by this code, be it a failure; else the newest by another."""
+        found = (self.find(one) or self.failed(one) or self.of_any_code(one) for one in configs)
+        return [record for record in found if record is not None]
 
     def failure(self, config: dict[str, Any]) -> str | None:
         """What went wrong in a trial, if something did."""

@@ -136,12 +136,8 @@ def bench_report(out: Path, to: Path | None, show: Output) -> None:
     from fairdial.bench.report import write_report
     from fairdial.bench.store import Store
 
-    plan, store = _plan_of(out), Store(out / RECORDS)
-    found = [
-        store.find(config) or store.failed(config) or store.of_any_code(config)
-        for config in plan.trials()
-    ]
-    records = [record for record in found if record is not None]
+    plan = _plan_of(out)
+    records = Store(out / RECORDS).records(plan.trials())
     written = [str(path) for path in write_report(plan, records, to or out / "report")]
     show.result({"written": written}, *written)
 
