@@ -148,11 +148,12 @@ class Point:
             text += f"Decided by setting {self.setting:g}. "
         if not self.feasible:
             kind = "setting" if self.measured else "state"
-            text += f"No {kind} reaches the tolerance: this is the smallest gap there is. "
+            text += f"No {kind} reaches the tolerance: this is the smallest gap of the dial. "
         if self.certified_gap is not None:
             return text + (
                 f"With confidence {self.confidence:g} the gap on new rows is at most "
-                f"{self.certified_gap:.4f}."
+                f"{self.certified_gap:.4f}, if the tolerance was decided on before looking at the "
+                "figures, or asked with simultaneous=True."
             )
         if self.measured:
             return text + (

@@ -152,7 +152,7 @@ def test_a_tolerance_that_is_out_of_reach_is_told(model: Path, answer: Any, shel
     found = shell("dial", model, "--tolerance", 0)
     assert found.stderr.startswith("Warning: no state of the dial has a demographic_parity gap")
     assert found.stderr.count("\n") == 1
-    assert "It is the smallest gap there is." in found.stdout
+    assert "It is the smallest gap of the dial." in found.stdout
     assert answer("dial", model, "--tolerance", 0)["feasible"] is False
 
 

@@ -150,7 +150,7 @@ def sentence(point: Point, any_wish: bool | None) -> str:
         f"{lowest}, highest {highest}."
     )
     if not point.feasible:
-        text += " It is the smallest gap there is."
+        text += " It is the smallest gap of the dial."
     if point.certified_gap is None:
         return f"{text} {LARGER}: --confidence asks for a bound."
     when = (
