@@ -15,7 +15,8 @@ docs/results/frontier/tables.toml and tables.tar.xz. By data set and criterion, 
   over all lines of the command; whether it wins (3 plain errors, more than a null row differs from
   what it repeats, Holm's p below .05); and the difference that would have been seen with 80% power
   at Holm's first level;
-- the same difference on the common grid of tolerances, and of HV (in plain standard errors);
+- the same difference on the common grid of tolerances, that of the gaps there (both on test rows,
+  in points), and of HV (in plain standard errors);
 - processor time of training, the median ratio to the baseline's of the same split and
   initialisation;
 - the differences at each gap, in points (in plain standard errors).
@@ -33,7 +34,7 @@ import tarfile
 import tempfile
 from collections import Counter
 from dataclasses import dataclass, field
-from itertools import pairwise
+from itertools import combinations, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -66,7 +67,7 @@ SCORINGS = 5
 TICKS = (0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50)  # of costs
 HEAD = (
     "splits", "difference", "error", "errors", "all gaps", "corrected 95%", "Holm p", "wins",
-    "seen", "grid", "HV", "cost",
+    "seen", "grid", "gap on the grid", "HV", "cost",
 )  # fmt: skip
 BRIEF = ("difference", "all gaps", "corrected 95%", "Holm p", "wins", "seen", "training")
 LINES = ("study", "data", "method", "splits", *BRIEF)
@@ -107,6 +108,7 @@ class Line:
     complete: Paired
     by_gap: dict[float, Paired]
     grid: Paired
+    gap: Paired
     hv: Paired
     cost: float
     holm: float = float("nan")
@@ -165,6 +167,7 @@ def compare(name: str, study: Study, panel: Panel, base: str) -> Shown:
                 complete=paired(complete_difference(panel, gaps, method, base)),
                 by_gap={gap: paired(matched_difference(panel, gap, method, base)) for gap in gaps},
                 grid=paired(grid_difference(panel, method, base)) if known else Paired(),
+                gap=paired(grid_difference(panel, method, base, 1)) if known else Paired(),
                 hv=paired(area.hv[method] - area.hv[base]) if known and area else Paired(),
                 cost=cost(panel, method, base),
             )
@@ -218,6 +221,7 @@ def show(one: Shown) -> str:
             f"{line.holm:.3f}" if line.counted else "null row", "yes" if line.wins else "",
             f"{line.seen:.2f}" if line.counted else "",
             f"{line.grid.mean:+.3f} ({_errors(line.grid)})",
+            f"{line.gap.mean:+.2f} ({_errors(line.gap)})",
             f"{line.hv.mean:+.4f} ({_errors(line.hv)})",
         ]  # fmt: skip
         filled = cells if known else [""] * len(cells)
@@ -293,11 +297,31 @@ def _errors(found: Paired) -> str:
 
 
 def show_run(study: Study) -> str:
-    """What doesn't show in the tables: failed trials, and versions of the code."""
+    """What doesn't show in the tables: failed trials, versions of the code, methods that agree."""
     codes = Counter(record["code"] for record in study.records)
     told = [f"{n} trials by code {code}" for code, n in codes.items()]
     told += [f"failed: {config['method']['name']}, {why}" for config, why in study.failed]
-    return "; ".join(told)
+    return "; ".join(told + _twins(study))
+
+
+def _twins(study: Study) -> list[str]:
+    """Which methods decided the same: what AutoDial took, and rows in which nothing is drawn."""
+    states: dict[tuple[Any, ...], dict[str, Any]] = {}
+    for record in study.records:
+        config = record["config"]
+        trial = config["dataset"], config["criterion"], config["seed"], config.get("init", 0)
+        if config["kind"] == "study":
+            states.setdefault(trial, {})[config["method"]["name"]] = record["result"]["states"]
+    same = Counter(
+        (trial[0], trial[1], one, two)
+        for trial, found in states.items()
+        for one, two in combinations([m.name for m in study.plan.methods if m.name in found], 2)
+        if found[one] == found[two]
+    )
+    return [
+        f"{one} is {two} in {n} trials ({data}, {criterion.replace('_', ' ')})"
+        for (data, criterion, one, two), n in same.items()
+    ]
 
 
 # ---- costs -------------------------------------------------------------------------------------

@@ -58,7 +58,7 @@ def test_packed_records_are_compared_against_any_method(tmp_path: Path) -> None:
         for cells in (line.split("|") for line in reversed(done.stdout.splitlines()))
         if len(cells) > 10  # the long tables; of two, the first
     }
-    assert lines["gradient boosting"][5:16] == [""] * 11  # not against itself
+    assert lines["gradient boosting"][5:17] == [""] * 12  # not against itself
     assert lines["single net"][5] == "6"
     assert lines["null: single net again"][11] == "null row"
     assert "132 trials by code" in done.stdout
@@ -87,7 +87,7 @@ def test_a_win_needs_three_errors_more_than_noise_and_holms_p() -> None:
         values = rng.normal(size=12)
         values = mean + spread * (values - values.mean()) / values.std(ddof=1)
         off = script["paired"](values)
-        return script["Line"](str(mean), False, {}, off, off, {}, off, off, 1.0)
+        return script["Line"](str(mean), False, {}, off, off, {}, off, off, off, 1.0)
 
     lines = [line(0.4, 0.1), line(0.4, 0.4), line(-0.4, 0.1), line(0.05, 0.01)]
     shown = script["Shown"]("", None, None, "base", lines, noise=0.1)

@@ -328,9 +328,12 @@ def _at_gaps(panel: Panel, gaps: Iterable[float], a: str, b: str) -> pd.DataFram
     return pd.DataFrame({gap: matched_difference(panel, gap, a, b) for gap in gaps})
 
 
-def grid_difference(panel: Panel, a: str, b: str) -> pd.Series:
-    """By seed, in points: the difference of the mean accuracies over the grid of tolerances."""
-    return POINTS * differences(panel, lambda trial: float(trial.grid[:, 0].mean()), a, b)
+def grid_difference(panel: Panel, a: str, b: str, column: int = 0) -> pd.Series:
+    """By seed, in points: the difference of the means over the grid of tolerances.
+
+    Of accuracies (column 0) or gaps (1).
+    """
+    return POINTS * differences(panel, lambda trial: float(trial.grid[:, column].mean()), a, b)
 
 
 def at_tolerances(panel: Panel, column: int) -> dict[float, pd.DataFrame]:

@@ -114,16 +114,17 @@ class Store:
 
     def of_any_code(self, config: dict[str, Any]) -> dict[str, Any] | None:
         """The finished record of a trial: by this code, else the newest by another."""
-        found = self.find(config)
-        if found is not None:
-            return found
+        whole = (record for record in self._newest_first(config) if "error" not in record)
+        return self.find(config) or next(whole, None)
+
+    def _newest_first(self, config: dict[str, Any]) -> Iterator[dict[str, Any]]:
+        """The records of a trial by any code."""
         pattern = self.path(config, "*").name
         paths = sorted(self.folder.glob(pattern), key=lambda path: path.stat().st_mtime)
         for path in reversed(paths):
             record = self.read(path)
-            if record is not None and "error" not in record:
-                return record
-        return None
+            if record is not None:
+                yield record
 
     def failed(self, config: dict[str, Any]) -> dict[str, Any] | None:
         """The record of a trial that failed, by this code."""
@@ -131,8 +132,17 @@ class Store:
         return record if record is not None and "error" in record else None
 
     def records(self, configs: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
-        """The records that count: by this code, be it a failure; else the newest by another."""
-        found = (self.find(one) or self.failed(one) or self.of_any_code(one) for one in configs)
+        """The records that count: by this code, be it a failure; else the newest by another.
+
+        Of records by other code, a failure counts only where none is whole.
+        """
+        found = (
+            self.find(one)
+            or self.failed(one)
+            or self.of_any_code(one)
+            or next(self._newest_first(one), None)
+            for one in configs
+        )
         return [record for record in found if record is not None]
 
     def failure(self, config: dict[str, Any]) -> str | None:
