@@ -553,6 +553,14 @@ def test_texts_that_are_hardly_categories_are_told_once(values: Any, words: str 
     assert all(words in line and "--drop 'x'" in line for line in told)
 
 
+@pytest.mark.parametrize(("many", "words"), [(50, None), (600, "has another value in every row")])
+def test_texts_of_digits_are_categories(many: int, words: str | None) -> None:
+    codes = [f"{i % many:05d}" for i in range(600)]
+    told = warned(pd.DataFrame({"zip": codes, "g": ["a", "b"] * 300}), ["g"])
+    assert len(told) == (words is not None)
+    assert all(words in line for line in told)
+
+
 def test_a_text_with_far_more_values_than_categories_is_told() -> None:
     table = pd.DataFrame({"x": [f"word {i % 1500}" for i in range(6000)], "g": ["a", "b"] * 3000})
     (told,) = warned(table, ["g"])

@@ -181,8 +181,8 @@ def find_amount(column: pd.Series) -> str | None:
     units = {one[1] for one in amounts}
     if len(seen) <= FEW_AMOUNTS or len(amounts) < MOSTLY * len(shown) or len(units) > FEW_UNITS:
         return None
-    numbers = pd.to_numeric(seen, errors="coerce")
-    return str(seen[numbers.isna()].iloc[0])  # there is one: else it were a column of numbers
+    others = seen[pd.to_numeric(seen, errors="coerce").isna()]
+    return None if others.empty else str(others.iloc[0])  # digits may be codes in a Parquet file
 
 
 def looks_like_prose(column: pd.Series) -> bool:
