@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import math
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -65,8 +65,7 @@ def read_told(folder: Path, key: Path | None) -> Told:
             frontier = frontier_from_arrays(told, stored.files[FRONTIER], FRONTIER)
         parameters = stored.manifest["parameters"]
         resting = check_one(unpack(parameters["tolerance"]))
-        trained = parameters.get("cv") is None and not parameters.get("prefit")
-        share = parameters.get("calibration") if trained else None
+        share = _held_out(parameters)
     return Told(stored.manifest, stored.hash, resting, share, frontier)
 
 
@@ -93,8 +92,13 @@ def telling_table(share: Any) -> Iterator[None]:
 
 def share_of(model: Any) -> Any:
     """The share of the rows that was held out from a model's training, where one was."""
-    trained = getattr(model, "cv", None) is None and not getattr(model, "prefit", False)
-    return model.calibration if trained else None
+    return _held_out(model.get_params(deep=False))
+
+
+def _held_out(parameters: Mapping[str, Any]) -> Any:
+    """The share of the rows that an estimator with these parameters holds out, if it does."""
+    trained = parameters.get("cv") is None and not parameters.get("prefit")
+    return parameters.get("calibration") if trained else None
 
 
 def _about(number: float) -> int:
