@@ -471,6 +471,22 @@ def test_the_held_out_rows_are_counted_beforehand_as_they_will_be(old: pd.DataFr
             check_held_out(given, kind, 0.25, least + 1)
 
 
+@pytest.mark.parametrize("many", [1, 2])
+def test_a_label_with_hardly_a_row_to_train_on_is_told_beforehand(
+    many: int, tmp_path: Path, shell: Any
+) -> None:
+    n = 300
+    table = pd.DataFrame({"x": np.arange(n) % 17, "g": ["a"] * 150 + ["b"] * 150})
+    path = write(tmp_path, table.assign(y=(np.arange(n) < many).astype(int)))
+    for method in ("boosting", "blend"):
+        given = ("--label", "y", "--sensitive", "g", "--method", method, "--out", tmp_path / "m")
+        found = shell("train", path, *given, code=2).stderr
+        assert "Error: --label: 'y' must have at least 2 rows of each label that aren't" in found
+        assert found.endswith("held out, to train on, got 1 of the label 1.\n")
+    write(tmp_path, table.assign(y=(np.arange(n) < 3).astype(int)))
+    shell("train", path, *given)
+
+
 @pytest.mark.parametrize(("shift", "who"), [(50.0, "nobody"), (-50.0, "everybody")])
 def test_a_model_that_decides_alike_for_all_is_told(
     shift: float, who: str, model: Path, place: Path, tmp_path: Path, shell: Any

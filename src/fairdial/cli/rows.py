@@ -41,6 +41,7 @@ from fairdial.sweeping import count_by_group
 
 MOST_LABELS = 10  # that an error lists
 MOST_GROUPS = 100
+LEAST_LEFT = 2  # rows of a label to train on: boosting holds out one of them to know when to stop
 NO_GROUP = (
     "--drop-missing leaves those rows out, --missing-group 'not stated' gives them a group of "
     "their own."
@@ -298,7 +299,8 @@ def _warn_of_twins(column: pd.Series) -> None:
 def check_held_out(rows: TrainingRows, criterion: str, share: float, least: int) -> None:
     """Whether every group will have enough held-out rows that count, before anything is trained.
 
-    How many rows are held out is known beforehand; which ones is drawn.
+    Also whether every label has rows that are left to train on. How many rows are held out is known
+    beforehand; which ones is drawn.
     """
     kind = find_criterion(criterion)
     given = rows.X[rows.groups] if len(rows.groups) > 1 else rows.X[rows.groups[0]]
@@ -319,6 +321,13 @@ def check_held_out(rows: TrainingRows, criterion: str, share: float, least: int)
             f"{least} held-out rows that count for {kind.name}, got fewer in {', '.join(small)}. "
             "Merge small groups, leave their rows out, hold out more rows (--calibration), or "
             "lower --min-count: a single row of a tiny group can move everybody else."
+        )
+    left = rows.y.drop(rows.y.index[held]).value_counts()
+    if left.min() < LEAST_LEFT:
+        rare = left.index.tolist()[left.argmin()]
+        raise InvalidInputError(
+            f"--label: {rows.y.name!r} must have at least {LEAST_LEFT} rows of each label that "
+            f"aren't held out, to train on, got {left.min()} of the label {rare!r}."
         )
 
 
