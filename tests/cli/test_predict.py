@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import io
 import re
 import subprocess
@@ -17,9 +18,11 @@ from sklearn.ensemble import HistGradientBoostingClassifier
 import fairdial
 from fairdial import FairBayes, Network
 from fairdial.cli.rows import inputs, read_rows
-from fairdial.cli.tables import as_text
+from fairdial.cli.tables import as_text, read_table
 from fairdial.methods.learners import boosting, logistic
 
+NOISE = b"a,b\n" + b"".join(b"%d,%d\n" % (i, i * i % 9973) for i in range(5000))
+PACKED = gzip.compress(NOISE, mtime=0)
 EXACT = {} if pd.__version__ >= "3.1" else {"float_precision": "round_trip"}
 
 
@@ -319,6 +322,16 @@ def test_an_id_must_not_hide_what_is_written(model: Path, place: Path, shell: An
     [
         ("a.csv", b"", "can't be read: it is empty"),
         ("a.csv", b"a,b\n1,2\n3,4,5\n", "line 3 has 3 values, and those before have 2."),
+        ("a.csv", b"a,b\n0,1,\n1,2,\n", "line 2 has 3 values, and those before have 2. Is there "),
+        ("a.csv", b"a\n0,1\n1,2\n", "a separator at its end?"),
+        ("a.csv", b"a,b,c\n1,2,3\n4,5", "3 values in its last line, as names in its first, got 2"),
+        ("a.csv", b"a,b\n1,2\n3\n\n  \n", "If values at the end of the line were left out"),
+        ("a.csv", b'a,b,c\n1,2,3\n4,"5\n6"\n', "in its last line, as names in its first, got 2"),
+        ("a.csv", b'a,b,c\n1,2,3\n4,5"', "in its last line, as names in its first, got 2"),
+        ("a.csv.gz", gzip.compress(b"a,b,c\n1,2,3\n4,5", mtime=0), "it seems to be cut off"),
+        ("a.csv.gz", PACKED[:3000], "ends too early: it seems to be cut off."),
+        ("a.csv.gz", PACKED[:900] + bytes(99), "is compressed, and damaged."),
+        ("a.csv.gz", b"a,b\n1,2\n", "can't be read: Not a gzipped file"),
         ("a.csv", b"\xff\xfe\x00", "--encoding names its encoding."),
         ("a.csv", "name,b\nJürgen,2\n".encode("latin-1"), "isn't text in UTF-8."),
         ("a.xlsx", b"PK", "got 'a.xlsx'. Export the sheet as CSV (in UTF-8) or Parquet."),
@@ -335,6 +348,24 @@ def test_files_that_are_no_tables(
     found = shell("predict", model, tmp_path / name, "--out", "-", code=2)
     assert told in found.stderr
     assert found.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    "end",
+    ["7,,\n", "7,,", "7,,\r\n\r\n", "7,,NA\n  \n", '7,"x\ny",\n', '7,5" pipe,\n', '7,"a ""b""\n",'],
+)
+def test_a_last_line_may_end_with_an_empty_value(end: str, tmp_path: Path) -> None:
+    for name, opened in (("t.csv", open), ("t.csv.gz", gzip.open)):
+        path = tmp_path / name
+        with opened(path, "wt", newline="") as file:
+            file.write(f"a,b,c\n1,x,2\n2,y,3\n{end}")
+        assert read_table(path)["a"].tolist() == [1, 2, 7]
+        assert read_table(path)["c"].isna().tolist() == [False, False, True]
+
+
+def test_a_table_of_one_column_may_end_with_an_empty_value(tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text('a\nx\n""\n')
+    assert read_table(tmp_path / "t.csv")["a"].isna().tolist() == [False, True]
 
 
 def test_a_reader_that_has_had_enough_is_no_error(model: Path, place: Path) -> None:

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import csv
+import gzip
+import io
 import os
 import re
 import shlex
 import sys
+import zlib
+from collections import deque
 from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 from tempfile import mkdtemp
@@ -28,6 +33,7 @@ MOST_SHOWN = 60  # letters of a name that may be a whole line
 SEPARATORS = (",", ";", "\t", "|")
 NAMES = {"\t": "tab"}  # of separators, as --separator takes them
 USUAL = Form()
+MOST_LINES = 1000  # that a quoted value is thought to have
 MOST_LOOKED_AT = 100  # values, before a column is taken for one of dates
 DATE = re.compile(r"(\d{4}([-/.])\d{1,2}\2\d{1,2}|\d{1,2}([-/.])\d{1,2}\3(\d{4}|\d{2}))([ T].*)?")
 MONEY = r"[$€£¥]|USD|EUR|GBP|CHF|JPY|CNY|INR|CAD|AUD|BRL|SEK|NOK|DKK|PLN"
@@ -52,21 +58,12 @@ def read_table(path: Path, texts: Collection[str] = (), form: Form = USUAL) -> p
         given = next(name for name, value in form._asdict().items() if value is not None)
         raise InvalidInputError(f"--{given} is for CSV files, got {path.name!r}.")
     try:
-        if kind is PARQUET:
-            found = pd.read_parquet(path)
-        else:
-            exact = {} if _version(pd) >= EXACT else {"float_precision": "round_trip"}
-            kinds = dict.fromkeys(texts, "str")
-            usual = {"sep": form.separator or ",", "encoding": form.encoding or "utf-8"}
-            _check_header(path, usual)
-            found = pd.read_csv(
-                path, low_memory=False, dtype=kinds, decimal=form.decimal or ".", **usual, **exact
-            )
+        found = pd.read_parquet(path) if kind is PARQUET else _read_csv(path, texts, form)
     except ImportError as error:
         raise MissingExtraError(f"{path.name} needs pyarrow: {say_install('large')}.") from error
     except InvalidInputError:
         raise
-    except (ValueError, OSError, pd.errors.ParserError) as error:
+    except (ValueError, OSError, EOFError, zlib.error, csv.Error) as error:
         raise InvalidInputError(f"{path} can't be read: {_why(error, form)}") from error
     if len(found) == 0:
         raise InvalidInputError(f"{path} must hold at least one row, got a table without any.")
@@ -77,9 +74,33 @@ def read_table(path: Path, texts: Collection[str] = (), form: Form = USUAL) -> p
     return found.reset_index(drop=True)
 
 
-def _check_header(path: Path, usual: dict[str, str]) -> None:
-    """Names that a CSV file begins with: pandas would rename one that comes twice."""
-    names = pd.read_csv(path, header=None, nrows=1, dtype="str", **usual).iloc[0].dropna()
+def _read_csv(path: Path, texts: Collection[str], form: Form) -> pd.DataFrame:
+    usual = _usual(form)
+    _check_beginning(path, usual)
+    exact = {} if _version(pd) >= EXACT else {"float_precision": "round_trip"}
+    found = pd.read_csv(
+        path,
+        low_memory=False,
+        dtype=dict.fromkeys(texts, "str"),
+        decimal=form.decimal or ".",
+        **usual,
+        **exact,
+    )
+    if found.shape[1] > 1 and len(found) and pd.isna(found.iat[-1, -1]):
+        _check_end(path, usual, found.shape[1])
+    return found
+
+
+def _usual(form: Form) -> dict[str, str]:
+    return {"sep": form.separator or ",", "encoding": form.encoding or "utf-8"}
+
+
+def _check_beginning(path: Path, usual: dict[str, str]) -> None:
+    """A CSV file's line of names, and the next one, which must not have more values.
+
+    Pandas would rename a name that comes twice, and take what is too much for names of the rows.
+    """
+    names = pd.read_csv(path, header=None, nrows=2, dtype="str", **usual).iloc[0].dropna()
     if names.duplicated().any():
         twice = names[names.duplicated()].iloc[0]
         raise InvalidInputError(f"{path} must name each column once, got {twice!r} twice.")
@@ -96,6 +117,23 @@ def _check_header(path: Path, usual: dict[str, str]) -> None:
         )
 
 
+def _check_end(path: Path, usual: dict[str, str], width: int) -> None:
+    """A CSV file's last line, which must not have fewer values: pandas would fill it up."""
+    opened = gzip.open if path.name.lower().endswith(".gz") else open
+    with opened(path, "rt", encoding=usual["encoding"], newline="") as file:
+        lines = deque((x for x in file if x.strip() or usual["sep"] in x), maxlen=MOST_LINES)
+    last = lines.pop()
+    while lines and last.count('"') % 2:  # it begins within a quoted value
+        last = lines.pop() + last
+    *_, values = csv.reader(io.StringIO(last, newline=""), delimiter=usual["sep"])
+    if len(values) < width:
+        raise InvalidInputError(
+            f"{path} must have {width} values in its last line, as names in its first, got "
+            f"{len(values)}: it seems to be cut off. If values at the end of the line were left "
+            "out because they are empty, the separators must stay."
+        )
+
+
 def _why(error: Exception, form: Form) -> str:
     """Why a file can't be read, in words that its owner can use."""
     told = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
@@ -104,11 +142,17 @@ def _why(error: Exception, form: Form) -> str:
     if isinstance(error, UnicodeError):
         given = form.encoding or "UTF-8"
         return f"it isn't text in {given}. If it is a CSV file, --encoding names its encoding."
+    if isinstance(error, EOFError):
+        return "it is compressed, and ends too early: it seems to be cut off."
+    if isinstance(error, zlib.error):
+        return "it is compressed, and damaged."
     if isinstance(error, pd.errors.ParserError):
         fields = FIELDS.search(told)
         if fields is None:
             return "it isn't a CSV file."
-        return f"line {fields[2]} has {fields[3]} values, and those before have {fields[1]}."
+        one = int(fields[3]) - int(fields[1]) == 1
+        more = " Is there a separator at its end?" if one else ""
+        return f"line {fields[2]} has {fields[3]} values, and those before have {fields[1]}.{more}"
     return told
 
 
