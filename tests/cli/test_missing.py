@@ -141,6 +141,98 @@ def test_numbers_beside_the_name_are_texts_that_all_commands_share(
     assert fairdial.load(here / "numbers again").frontier_.groups == ("0", "1", NAME)
 
 
+@pytest.mark.parametrize(
+    ("values", "names"),
+    [
+        (("true", "false"), ("False", "True")),
+        (("1.50", "2.0"), ("1.5", "2")),
+        (("1", "-2"), ("-2", "1")),
+        (("07", "x"), ("07", "x")),
+        (("1.0", "NA"), ("1.0", "NA")),
+    ],
+)
+def test_a_model_decides_on_the_file_that_it_was_trained_on_and_on_parts_of_it(
+    values: tuple[str, str],
+    names: tuple[str, str],
+    here: Path,
+    old: pd.DataFrame,
+    shell: Any,
+    answer: Any,
+) -> None:
+    told = old.assign(region=np.where(old["region"] == "north", *values))
+    holes = with_holes(told, "region")
+    holes.to_csv(here / "own.csv", index=False)
+    given = ("--sensitive", "region", *LOGISTIC, *NAMED, "--overwrite", "--out", here / "own")
+    shell("train", here / "own.csv", *COMMON, *given)
+    assert set(fairdial.load(here / "own").frontier_.groups) == {*names, NAME}
+    one = holes[holes["region"] != values[1]]
+    for part in (holes, told, one, one.dropna(subset="region")):
+        part.to_csv(here / "part.csv", index=False)
+        found = answer("evaluate", here / "own", here / "part.csv")["groups"]
+        assert sum(group["rows"] for group in found) == len(part)
+
+
+WORDS = ("NA", "None", "null")
+
+
+@pytest.mark.parametrize("word", WORDS)
+@pytest.mark.parametrize("more", [NAMED, ("--drop-missing",)])
+def test_only_what_is_empty_is_missing_and_any_word_is_a_group(
+    word: str, more: tuple[str, ...], here: Path, old: pd.DataFrame, shell: Any, answer: Any
+) -> None:
+    def named(table: pd.DataFrame) -> pd.DataFrame:
+        return with_holes(table.assign(region=table["region"].replace("south", word)), "region")
+
+    for kind in ("csv", "parquet"):
+        path, model, again = (here / f"words{end}" for end in (f".{kind}", "", " again"))
+        named(old).to_csv(path, index=False) if kind == "csv" else named(old).to_parquet(path)
+        given = ("--sensitive", "region", *LOGISTIC, *more, "--overwrite", "--out", model)
+        found = shell("train", path, *COMMON, *given)
+        assert "320 rows without 'region' " in found.stderr.replace("'decision' or ", "")
+        assert f"has the group '{word}', which is taken for a name: only what is" in found.stderr
+        expected = {"north", word} | ({NAME} if more == NAMED else set())
+        assert set(fairdial.load(model).frontier_.groups) == expected
+        rows = named(old) if more == NAMED else named(old).dropna(subset="region")
+        rows.to_csv(here / "rows.csv", index=False)
+        groups = answer("evaluate", model, here / "rows.csv")["groups"]
+        assert {group["group"] for group in groups} == expected
+        shell("predict", model, here / "rows.csv", "--out", here / "words.csv", "--overwrite")
+        shell("calibrate", model, here / "rows.csv", "--out", again, "--overwrite")
+        assert set(fairdial.load(again).frontier_.groups) == expected
+
+
+def test_a_word_may_be_the_name_of_the_missing_group(
+    here: Path, old: pd.DataFrame, shell: Any
+) -> None:
+    holes = with_holes(old, "region")
+    holes.to_csv(here / "word.csv", index=False, na_rep="NA")
+    holes.to_csv(here / "empty.csv", index=False)
+    found = {}
+    for name in ("word", "empty"):
+        given = ("--sensitive", "region", *LOGISTIC, "--missing-group", "NA", "--out", here / name)
+        assert (
+            "is taken for a name"
+            not in shell("train", here / f"{name}.csv", *COMMON, *given).stderr
+        )
+        found[name] = fairdial.load(here / name).frontier_
+    assert found["word"].groups == ("NA", "north", "south")
+    assert found["word"].to_json() == found["empty"].to_json()
+
+
+def test_a_word_among_numbers_is_told_as_a_missing_group(
+    here: Path, old: pd.DataFrame, shell: Any
+) -> None:
+    table = numbered(old)
+    table.to_csv(here / "plain.csv", index=False)
+    given = ("--sensitive", "region", *LOGISTIC, "--overwrite", "--out", here / "plain")
+    shell("train", here / "plain.csv", *COMMON, *given)
+    table.assign(region=table["region"].astype(object).where(table.index != 7)).to_csv(
+        here / "odd.csv", index=False, na_rep="NA"
+    )
+    told = shell("predict", here / "plain", here / "odd.csv", "--out", "-", code=2).stderr
+    assert "got 1 row without (first: data row 8)." in told
+
+
 def test_numbers_stay_whole_where_rows_are_left_out(
     here: Path, old: pd.DataFrame, new: pd.DataFrame, shell: Any
 ) -> None:

@@ -83,7 +83,7 @@ def predict(
         check_free(out, overwrite)
     model = open_model(folder, key_file, trust)
     table = read_rows(model, data, tell=show.note, form=form)
-    beside = split_names(identity, table)
+    beside = split_names(identity, table.columns)
     need_columns(table, beside, "--id")
     for name in beside:
         if name in (DECISION, MARGIN, LOGIT):

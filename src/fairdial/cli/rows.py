@@ -15,6 +15,7 @@ from fairdial._validation import SAME_GROUP, did_you_mean, encode_groups
 from fairdial.cli.categories import strange_values
 from fairdial.cli.options import Form
 from fairdial.cli.tables import (
+    MISSING,
     USUAL,
     as_numbers,
     as_text,
@@ -101,9 +102,9 @@ def training_rows(
     ``tell`` is told how many rows are left out, or given the group ``missing_group``.
     """
     need_columns(table, [label], "--label")
-    groups = split_names(sensitive, table)
+    groups = split_names(sensitive, table.columns)
     need_columns(table, groups, "--sensitive")
-    left_out = split_names(drop, table)
+    left_out = split_names(drop, table.columns)
     need_columns(table, left_out, "--drop")
     named = [label, *groups, *left_out]
     if len(set(named)) < len(named):
@@ -112,6 +113,8 @@ def training_rows(
             f"--label, --sensitive and --drop must name different columns, got {twice!r} twice."
         )
     say = tell or (lambda _: None)
+    for name in groups:
+        _warn_of_words(table[name], missing_group)
     if missing_group is not None:
         table = table.assign(**_named(table, groups, missing_group, say))
     if drop_missing:
@@ -147,10 +150,23 @@ def fill_groups(table: pd.DataFrame, name: str | None) -> dict[str, pd.Series]:
 
 def _filled(column: pd.Series, name: str) -> pd.Series:
     values = [
-        name if missing else str(int(v) if isinstance(v, float) and v.is_integer() else v)
-        for v, missing in zip(column.tolist(), column.isna(), strict=True)
+        name if missing else _text_of(value)
+        for value, missing in zip(column.tolist(), column.isna(), strict=True)
     ]
     return pd.Series(values, column.index, dtype=object, name=column.name)
+
+
+def _text_of(value: Any) -> str:
+    """A value as text; pandas reads whole numbers as others where one is missing."""
+    return str(int(value) if isinstance(value, float) and value.is_integer() else value)
+
+
+def _is_read(name: str) -> bool:
+    """Whether a text is what becomes of a number or a truth value that is read."""
+    try:
+        return name in ("False", "True") or name == _text_of(float(name))
+    except ValueError:
+        return False
 
 
 def _whole(table: pd.DataFrame, names: list[str], say: Callable[[str], None]) -> pd.DataFrame:
@@ -281,6 +297,17 @@ def _hardly_categories(column: pd.Series) -> str | None:
     return None
 
 
+def _warn_of_words(column: pd.Series, missing_group: str | None) -> None:
+    """Say which groups have names that stand for what is missing elsewhere."""
+    words = {word for word in MISSING if word and word != missing_group}
+    for name in column[column.isin(words)].drop_duplicates():
+        warn(
+            f"--sensitive: {column.name!r} has the group {name!r}, which is taken for a name: only "
+            "what is empty is missing there",
+            FairdialWarning,
+        )
+
+
 def _warn_of_twins(column: pd.Series) -> None:
     """Say which groups differ only by capitals or spaces around their names."""
     known: dict[str, str] = {}
@@ -381,12 +408,13 @@ def read_rows(
     known = model.frontier_.groups if hasattr(model, "frontier_") else ()
     unnamed = missing_group(model)
     known = [name for name in known if name != unnamed]
-    numbers = unnamed is not None and all(str(name).lstrip("-").isdecimal() for name in known)
-    if len(groups) == 1 and not numbers and known and all(isinstance(name, str) for name in known):
+    named = all(isinstance(name, str) for name in known)  # not numbers, which "NA" is none of
+    read = unnamed is not None and all(_is_read(name) for name in known)
+    if len(groups) == 1 and known and named and not read:
         texts += groups
     if label is not None and isinstance(model.classes_[1], str):
         texts.append(label)
-    table = read_table(data, texts, form)
+    table = read_table(data, texts, form, groups if named else ())
     need_columns(table, [*features, *groups], "DATA")
     table = table.assign(**fill_groups(table[groups], unnamed))
     missing = table[groups].isna().any(axis=1).to_numpy()

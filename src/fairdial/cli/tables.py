@@ -33,6 +33,10 @@ MOST_SHOWN = 60  # letters of a name that may be a whole line
 SEPARATORS = (",", ";", "\t", "|")
 NAMES = {"\t": "tab"}  # of separators, as --separator takes them
 USUAL = Form()
+MISSING = (  # in a CSV file; of columns that tell the group, only what is empty
+    "", "NA", "N/A", "n/a", "<NA>", "#NA", "#N/A", "#N/A N/A", "NaN", "nan", "-NaN", "-nan", "NULL",
+    "null", "None", "1.#IND", "-1.#IND", "1.#QNAN", "-1.#QNAN",
+)  # fmt: skip
 MOST_LINES = 1000  # that a quoted value is thought to have
 MOST_LOOKED_AT = 100  # values, before a column is taken for one of dates
 DATE = re.compile(r"(\d{4}([-/.])\d{1,2}\2\d{1,2}|\d{1,2}([-/.])\d{1,2}\3(\d{4}|\d{2}))([ T].*)?")
@@ -51,14 +55,20 @@ FIELDS = re.compile(r"Expected (\d+) fields in line (\d+), saw (\d+)")
 # ---- reading -----------------------------------------------------------------------------------
 
 
-def read_table(path: Path, texts: Collection[str] = (), form: Form = USUAL) -> pd.DataFrame:
-    """A CSV or Parquet file; ``texts`` are columns that are text, whatever they look like."""
+def read_table(
+    path: Path, texts: Collection[str] = (), form: Form = USUAL, named: Sequence[str] = ()
+) -> pd.DataFrame:
+    """A CSV or Parquet file.
+
+    ``texts`` are columns that are text, whatever they look like. In the columns ``named``, given as
+    ``split_names`` takes them, "NA" is a name like any other, and only what is empty is missing.
+    """
     kind = _kind(path, "DATA")
     if kind is PARQUET and form != USUAL:
         given = next(name for name, value in form._asdict().items() if value is not None)
         raise InvalidInputError(f"--{given} is for CSV files, got {path.name!r}.")
     try:
-        found = pd.read_parquet(path) if kind is PARQUET else _read_csv(path, texts, form)
+        found = pd.read_parquet(path) if kind is PARQUET else _read_csv(path, texts, form, named)
     except ImportError as error:
         raise MissingExtraError(f"{path.name} needs pyarrow: {say_install('large')}.") from error
     except InvalidInputError:
@@ -74,20 +84,24 @@ def read_table(path: Path, texts: Collection[str] = (), form: Form = USUAL) -> p
     return found.reset_index(drop=True)
 
 
-def _read_csv(path: Path, texts: Collection[str], form: Form) -> pd.DataFrame:
+def _read_csv(path: Path, texts: Collection[str], form: Form, named: Sequence[str]) -> pd.DataFrame:
     usual = _usual(form)
     _check_beginning(path, usual)
+    there = pd.read_csv(path, nrows=0, **usual).columns
+    names = split_names(named, there)
     exact = {} if _version(pd) >= EXACT else {"float_precision": "round_trip"}
     found = pd.read_csv(
         path,
         low_memory=False,
         dtype=dict.fromkeys(texts, "str"),
         decimal=form.decimal or ".",
+        keep_default_na=False,
+        na_values={name: [""] if name in names else list(MISSING) for name in there},
         **usual,
         **exact,
     )
-    if found.shape[1] > 1 and len(found) and pd.isna(found.iat[-1, -1]):
-        _check_end(path, usual, found.shape[1])
+    if len(there) > 1 and len(found) and pd.isna(found.iat[-1, -1]):
+        _check_end(path, usual, len(there))
     return found
 
 
@@ -343,9 +357,9 @@ def write_table(frame: pd.DataFrame, path: Path, *, overwrite: bool) -> None:
         half.unlink(missing_ok=True)
 
 
-def split_names(given: Sequence[str], table: pd.DataFrame) -> list[str]:
+def split_names(given: Sequence[str], there: Collection[str]) -> list[str]:
     """Names of columns, given one by one or with commas; a column's name may have one in it."""
     names: list[str] = []
     for text in given:
-        names += [text] if text in table.columns else [part.strip() for part in text.split(",")]
+        names += [text] if text in there else [part.strip() for part in text.split(",")]
     return list(dict.fromkeys(names))

@@ -162,7 +162,7 @@ def train(
         import_skops()
     show.silent = speaks_another()
     rows = training_rows(
-        read_table(data, form=form),
+        read_table(data, form=form, named=sensitive),
         label,
         positive,
         sensitive,
