@@ -96,6 +96,39 @@ def test_several_columns_can_stand_beside_the_decisions(
         assert names == ["sex", "number", "decision", "margin", "logit"]
 
 
+def test_ids_are_written_as_they_are_in_the_file(
+    model: Path, tmp_path: Path, new: pd.DataFrame, shell: Any
+) -> None:
+    ids = new.assign(pid=[f"{i:05d}" for i in range(700)], word="NA", half="1.50")
+    ids["children"] = ids["children"].astype("Int64").mask(ids.index == 3)  # a feature
+    names = ["pid", "word", "half", "children", "region", "owner", "income"]
+    ids.to_csv(tmp_path / "ids.csv", index=False)
+    ids.to_parquet(tmp_path / "ids.parquet")
+    for kind in ("csv", "parquet"):
+        given = ("--id", ",".join(names), "--out", "-")
+        found = shell("predict", model, tmp_path / f"ids.{kind}", *given).stdout
+        texts = pd.read_csv(io.StringIO(found), dtype=str, keep_default_na=False)[names]
+        known = pd.read_csv(tmp_path / "ids.csv", dtype=str, keep_default_na=False)[names]
+        pd.testing.assert_frame_equal(texts, known)
+    given = ("--id", "children", "--out", tmp_path / "out.parquet")
+    shell("predict", model, tmp_path / "ids.parquet", *given)
+    assert written(tmp_path / "out.parquet")["children"].equals(ids["children"])
+
+
+def test_groups_that_are_numbers_keep_their_names_for_calibration_by_scores(
+    tmp_path: Path, old: pd.DataFrame, shell: Any
+) -> None:
+    table = old[["income", "decision"]].assign(group=(old["region"] == "north").astype(int))
+    table.to_csv(tmp_path / "t.csv", index=False)
+    given = ("--label", "decision", "--sensitive", "group", "--method", "logistic", "--out")
+    shell("train", tmp_path / "t.csv", *given, tmp_path / "m")
+    scored = tmp_path / "scored.parquet"
+    shell("predict", tmp_path / "m", tmp_path / "t.csv", "--id", "group", "--out", scored)
+    given = ("--scores", "logit", "--group", "group", "--out", tmp_path / "again")
+    shell("calibrate", tmp_path / "m", scored, *given)
+    assert fairdial.load(tmp_path / "again").frontier_.groups == (0, 1)
+
+
 def test_stdout_holds_the_table_alone(model: Path, place: Path, shell: Any) -> None:
     found = shell("predict", model, place / "new.csv", "--out", "-", "--id", "number")
     table = pd.read_csv(io.StringIO(found.stdout))

@@ -31,7 +31,7 @@ DECISION, MARGIN, LOGIT = "decision", "margin", "logit"
     "identity",
     multiple=True,
     metavar="COLUMN",
-    help="Column of DATA to write beside them; repeatable.",
+    help="Column of DATA to write beside them, as it is there; repeatable.",
 )
 @options.OVERWRITE
 @options.KEY
@@ -65,12 +65,15 @@ def predict(
         inputs,
         read_rows,
         refuse_strangers,
+        sensitive_columns,
         wishes,
     )
     from fairdial.cli.tables import (
         check_free,
         check_table_name,
+        is_parquet,
         need_columns,
+        read_as_written,
         split_names,
         write_table,
     )
@@ -96,7 +99,11 @@ def predict(
             X, tolerance=wishes(wish, table, simultaneous), confidence=confidence
         )
     selected = margin > 0
-    found = table[beside].assign(**{DECISION: model.classes_[selected.astype(int)], MARGIN: margin})
+    found = read_as_written(data, beside, form) if beside else table[[]]
+    if is_parquet(out):  # which calibrate --scores reads: groups under the names that are known
+        known = [name for name in beside if name in sensitive_columns(model)]
+        found = found.assign(**{name: table[name] for name in known})
+    found = found.assign(**{DECISION: model.classes_[selected.astype(int)], MARGIN: margin})
     if hasattr(model, "logits"):
         found[LOGIT] = model.logits(X)
     write_table(found, out, overwrite=overwrite)

@@ -105,6 +105,17 @@ def _read_csv(path: Path, texts: Collection[str], form: Form, named: Sequence[st
     return found
 
 
+def read_as_written(path: Path, names: Sequence[str], form: Form = USUAL) -> pd.DataFrame:
+    """Columns of a file that ``read_table`` has read, to the letter: those of CSV are texts."""
+    if is_parquet(path):
+        found = pd.read_parquet(path, columns=list(names), dtype_backend="numpy_nullable")
+        return found.reset_index(drop=True)
+    usual = _usual(form)
+    return pd.read_csv(path, usecols=list(names), dtype="str", keep_default_na=False, **usual)[
+        list(names)
+    ]
+
+
 def _usual(form: Form) -> dict[str, str]:
     return {"sep": form.separator or ",", "encoding": form.encoding or "utf-8"}
 
@@ -184,6 +195,11 @@ def _kind(path: Path, argument: str) -> tuple[str, ...]:
     raise InvalidInputError(
         f"{argument} must end in {', '.join((*CSV, *PARQUET))}, got {path.name!r}.{told}"
     )
+
+
+def is_parquet(path: Path) -> bool:
+    """Whether a file is Parquet, by its name."""
+    return path.name.lower().endswith(PARQUET)
 
 
 def need_columns(table: pd.DataFrame, names: Iterable[str], argument: str) -> None:
