@@ -240,8 +240,8 @@ def show(one: Shown) -> str:
     )
 
 
-def show_brief(one: Shown) -> str:
-    """What a summary shows of it, best first."""
+def show_brief(one: Shown, named: bool = False) -> str:
+    """What a summary shows of it, best first; the study is named where there are several."""
     gaps = one.study.plan.gaps
     order = sorted(one.lines, key=lambda line: line.plain.mean if line.known else 0.0)
     rows = []
@@ -249,7 +249,8 @@ def show_brief(one: Shown) -> str:
         filled = _brief(line) if line.known else [""] * (len(BRIEF) - 1)
         rows.append([line.method, *line.accuracy.values(), *filled, f"{line.cost:.2f}"])
     at = [f"gap {gap:g}" for gap in gaps]
-    return f"**{one.panel.title}**, against {one.base}\n\n{table(['method', *at, *BRIEF], rows)}\n"
+    title = f"{one.name}: {one.panel.title}" if named else one.panel.title
+    return f"**{title}**, against {one.base}\n\n{table(['method', *at, *BRIEF], rows)}\n"
 
 
 def show_lines(shown: list[Shown]) -> str:
@@ -430,7 +431,8 @@ def main() -> None:
         print(show_lines(shown))
     for before, one in pairwise([None, *shown]):
         if not given.lines:
-            print(show_brief(one) if given.brief else show(one))
+            several = len(given.studies) > 1
+            print(show_brief(one, several) if given.brief else show(one))
         if given.costs:
             measure_costs(one, given.costs)
             print(show_costs(one))
