@@ -25,7 +25,7 @@ import matplotlib.pyplot as plt
 temporary = tempfile.TemporaryDirectory()
 folder = Path(temporary.name)
 plan = folder / "plan.toml"
-plan.write_text("""
+_ = plan.write_text("""
 title = "Trees against a line"
 datasets = ["compas"]
 seeds = [0, 5, 10]

@@ -72,7 +72,7 @@ def draw_logits(
         ax.axvline(threshold, color=color, linestyle="--")
         ax.axvspan(min(0.0, threshold), max(0.0, threshold), color=color, alpha=0.12, linewidth=0)
     ax.axvline(0.0, color="0.4", linewidth=0.8)
-    ax.set_xlabel("logit (dashed: fairest threshold; shaded: decisions that the dial moves)")
+    ax.set_xlabel("logit\n(dashed: fairest threshold; shaded: what the dial moves)")
     ax.set_ylabel("density")
     ax.set_title(label)
     ax.legend()
