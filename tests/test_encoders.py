@@ -23,6 +23,7 @@ from fairdial.datasets import load_adult, load_compas
 from fairdial.encoders import (
     WIDE,
     Encoder,
+    FrequentEncoder,
     TableEncoder,
     is_wide,
     piecewise_linear,
@@ -292,6 +293,46 @@ def test_categories_nobody_has_are_left_out() -> None:
 def test_whole_numbers_that_became_floats_stay_the_same_category() -> None:
     encoder = one(pd.Categorical([1, 2, 1]))
     assert encoder.transform(pd.DataFrame({"x": [2.0, np.nan]})).tolist() == [[0, 1, 0], [0, 0, 1]]
+
+
+# ---- categories for trees ----------------------------------------------------------------------
+
+
+def codes(values: Any) -> FrequentEncoder:
+    encoder = FrequentEncoder(handle_unknown="use_encoded_value", unknown_value=np.nan)
+    return encoder.fit(pd.DataFrame({"x": values}))
+
+
+@pytest.mark.parametrize("count", [1, 9, 10, 11])
+def test_a_value_of_fewer_than_ten_rows_is_forgotten(count: int) -> None:
+    values = ["a"] * 50 + ["b"] * count + ["c"] * 20
+    encoder, kept = codes(values), [*"abc"] if count >= 10 else [*"ac"]
+    assert encoder.categories_[0].tolist() == kept
+    out = encoder.transform(pd.DataFrame({"x": ["a", "b", "c", "d", None]}))[:, 0]
+    expected = [kept.index(v) if v in kept else np.nan for v in ("a", "b", "c", "d", None)]
+    np.testing.assert_array_equal(out, expected)
+
+
+def test_where_all_values_are_rare_all_are_unknown() -> None:
+    values = pd.Series([f"name {i}" for i in range(40)])
+    encoder = codes(values)
+    assert "name" not in str(encoder.categories_)
+    assert np.isnan(encoder.transform(pd.DataFrame({"x": [*values, None]}))).all()
+
+
+@pytest.mark.parametrize("later", ["category", "object", "string"])
+@pytest.mark.parametrize("dtype", ["category", "object", "string"])
+def test_codes_do_not_depend_on_the_type_of_texts(dtype: str, later: str) -> None:
+    values = pd.Series(["b", "a", "b"] * 20 + ["rare", None])
+    out = codes(values.astype(dtype)).transform(pd.DataFrame({"x": values.astype(later)}))[-5:, 0]
+    np.testing.assert_array_equal(out, [1, 0, 1, np.nan, np.nan])
+
+
+def test_categories_of_numbers_are_numbers() -> None:
+    encoder = codes(pd.Categorical([3, 1] * 20 + [7]))
+    assert encoder.categories_[0].tolist() == [1, 3]
+    out = encoder.transform(pd.DataFrame({"x": [3.0, 1.0, 7.0, np.nan]}))[:, 0]
+    np.testing.assert_array_equal(out, [1, 0, np.nan, np.nan])
 
 
 # ---- rows and columns --------------------------------------------------------------------------

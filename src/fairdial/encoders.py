@@ -4,7 +4,8 @@ An encoder learns from training rows and gives one row of numbers for each row o
 :class:`TableEncoder` is the default. Each column of the table has a rule of its own: a number is
 scaled and also placed among quantiles of the training rows (piecewise-linear encoding), a category
 has one output for each value that is frequent enough. Rows of very many numbers are taken for
-embeddings, such as features of a pretrained network, and are only scaled.
+embeddings, such as features of a pretrained network, and are only scaled. Trees get the codes of
+frequent categories (:class:`FrequentEncoder`).
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import issparse
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.impute import SimpleImputer
-from sklearn.preprocessing import StandardScaler
+from sklearn.preprocessing import OrdinalEncoder, StandardScaler
 from sklearn.utils.validation import _check_feature_names_in, check_is_fitted
 
 from fairdial._validation import check_choice, check_count, check_fraction
@@ -495,6 +496,51 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     @property
     def _names(self) -> list[Value]:
         return [rule.name for rule in self.columns_]
+
+
+# ---- categories for trees ----------------------------------------------------------------------
+
+
+class FrequentEncoder(OrdinalEncoder):  # type: ignore[misc]
+    """scikit-learn's codes of categories, of which it keeps those that at least ten rows have.
+
+    Other values are unknown to it, those of training rows too: a saved model doesn't hold what only
+    few rows have, such as names and addresses. Trees lose next to nothing by it: scikit-learn's
+    never ask for a category of fewer rows.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import pandas as pd
+    >>> from fairdial.encoders import FrequentEncoder
+    >>> X = pd.DataFrame({"job": ["cook"] * 12 + ["nurse"] * 10 + ["Ann Smith"]})
+    >>> encoder = FrequentEncoder(handle_unknown="use_encoded_value", unknown_value=np.nan)
+    >>> encoder.fit_transform(X)[[0, 12, 22], 0]
+    array([ 0.,  1., nan])
+    >>> encoder.categories_[0].tolist()
+    ['cook', 'nurse']
+    """
+
+    def fit(self, X: Any, y: Any = None) -> Self:  # noqa: ARG002
+        """Learn the frequent values of every column."""
+        super().fit(_as_objects(X).apply(_only_frequent))
+        return self
+
+    def transform(self, X: Any) -> Any:
+        """Codes of rows."""
+        return super().transform(_as_objects(X))
+
+
+def _as_objects(X: Any) -> pd.DataFrame:
+    """Columns of whatever type as plain values, which are compared as such."""
+    return pd.DataFrame(X).astype(object)
+
+
+def _only_frequent(column: pd.Series) -> pd.Series:
+    """A column in which the most frequent value stands wherever there is no frequent one."""
+    counts = column.value_counts()
+    often = column.map(counts) >= FREQUENT
+    return column.where(often, counts.index[0] if often.any() else np.nan)
 
 
 # ---- embeddings --------------------------------------------------------------------------------

@@ -212,9 +212,9 @@ def test_rows_with_categories_that_training_did_not_see_are_counted(
 def test_values_beyond_those_that_a_method_tells_apart_are_told(
     method: str, most: int, tmp_path: Path, old: pd.DataFrame, shell: Any
 ) -> None:
-    many = most + 20
-    cities = [f"city {i % many if i < 1300 else i % 40}" for i in range(len(old))]
-    table = old[["income", "region", "decision"]].assign(city=cities)
+    many, rows = most + 20, pd.concat([old] * 5)  # all cities have enough rows for a category
+    cities = [f"city {i % many if i < 6500 else i % 40}" for i in range(len(rows))]
+    table = rows[["income", "region", "decision"]].assign(city=cities)
     table.to_csv(tmp_path / "t.csv", index=False)
     given = ("--label", "decision", "--sensitive", "region", "--method", method, "--out")
     found = shell("train", tmp_path / "t.csv", *given, tmp_path / "m").stderr

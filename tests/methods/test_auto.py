@@ -13,6 +13,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
+from sklearn.preprocessing import OrdinalEncoder
 from sklearn.utils.estimator_checks import parametrize_with_checks
 from threadpoolctl import threadpool_info, threadpool_limits
 
@@ -442,6 +443,47 @@ def test_numbers_and_arrays_of_numpy_are_taken() -> None:
     names = np.array(["boosting", "logistic"])
     model = fitted(clone(MODEL).set_params(budget=np.int64(60), candidates=names), GAUSS)
     assert model.trials_.index.tolist() == ["boosting", "logistic"]
+
+
+# ---- texts of few rows -------------------------------------------------------------------------
+
+
+def holds(path: Path, text: str) -> bool:
+    """Whether a file holds a text, in the encodings of JSON and of numpy's arrays."""
+    body = path.read_bytes()
+    return any(text.encode(kind) in body for kind in ("utf-8", "utf-16-le", "utf-32-le"))
+
+
+@pytest.mark.parametrize("names", [["logistic"], ["boosting"], ["blend"], ["boosting", "blend"]])
+def test_a_text_that_one_training_row_has_is_not_in_a_saved_model(
+    names: list[str], tmp_path: Path
+) -> None:
+    X = GAUSS.X.rename(columns=str).assign(
+        mail=[f"patient{i}@clinic.org" for i in range(len(GAUSS.y))],
+        city=["Bern", "Turku", "Porto"] * 500,
+        job=pd.Series(["cook"] * 1499 + ["patient1500@clinic.org"], dtype="string"),
+    )
+    data = Dataset(X, GAUSS.y, GAUSS.groups)
+    model = fitted(AutoDial(candidates=names, random_state=0), data)
+    model.save(tmp_path / "model")
+    files = [path for path in (tmp_path / "model").rglob("*") if path.is_file()]
+    assert [path for path in files if holds(path, "Turku")]  # what many have is kept
+    assert not [path for path in files if holds(path, "@clinic")]
+    asked: dict[str, Any] = {"sensitive_features": GAUSS.groups}
+    again = fairdial.load(tmp_path / "model")
+    assert again.logits(X, **asked).tolist() == model.logits(X, **asked).tolist()
+
+
+def test_trees_of_frequent_categories_are_those_of_all_categories() -> None:
+    X = TRAIN.X.assign(city=[f"city {i % 7 if i % 40 else i}" for i in range(len(TRAIN.y))])
+    rare = boosting(texts_of(X), 0).fit(X, TRAIN.y)
+    every = boosting(texts_of(X), 0)
+    texts = every.steps[0][1].transformers[0]
+    every.steps[0][1].transformers = [(texts[0], OrdinalEncoder(**texts[1].get_params()), texts[2])]
+    every.fit(X, TRAIN.y)
+    assert len(every.steps[0][1].transformers_[0][1].categories_[-1]) > 100
+    off = rare.predict_proba(X) - every.predict_proba(X)
+    assert np.abs(off).mean() < 0.01
 
 
 # ---- candidates that fail ----------------------------------------------------------------------

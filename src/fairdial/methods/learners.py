@@ -12,11 +12,11 @@ from sklearn.compose import ColumnTransformer
 from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import FunctionTransformer, OrdinalEncoder
+from sklearn.preprocessing import FunctionTransformer
 from sklearn.utils import check_array
 from threadpoolctl import threadpool_limits
 
-from fairdial.encoders import TableEncoder, wide_steps
+from fairdial.encoders import FrequentEncoder, TableEncoder, wide_steps
 
 TREES = ("boosting", "blend")  # names of scorers that have some
 SEVERAL_THREADS = 100_000  # rows; with fewer, one thread grows the trees in seconds
@@ -56,7 +56,7 @@ def boosting(
     """
     if not texts:
         return HistGradientBoostingClassifier(random_state=seed, **trees)
-    codes = OrdinalEncoder(
+    codes = FrequentEncoder(
         handle_unknown="use_encoded_value",
         unknown_value=np.nan,
         encoded_missing_value=np.nan,

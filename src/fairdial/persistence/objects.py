@@ -21,6 +21,7 @@ from fairdial.persistence.trees import check_trees
 ALLOWED = (  # besides what skops knows to be harmless: all public estimators of scikit-learn, ...
     "sklearn.tree._tree.Tree",
     "sklearn.ensemble._hist_gradient_boosting.predictor.TreePredictor",
+    "fairdial.encoders.FrequentEncoder",
     "fairdial.encoders.TableEncoder",
     "fairdial.encoders._Categorical",
     "fairdial.encoders._Numeric",
