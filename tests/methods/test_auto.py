@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import pickle
 import re
+import threading
 import warnings
 from pathlib import Path
 from typing import Any, ClassVar
@@ -582,23 +583,6 @@ class Warns(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return np.linspace(-1, 1, len(X))
 
 
-@pytest.mark.parametrize("usual", ["default", "ignore", "error"])
-def test_a_training_that_is_interrupted_ends_all_trials(
-    monkeypatch: pytest.MonkeyPatch, usual: Any
-) -> None:
-    tried = []
-    monkeypatch.setattr(candidates, "boosting", lambda *_, **__: Warns(InterruptedWarning))
-    monkeypatch.setattr(candidates, "logistic", lambda **_: tried.append(1))
-    model = AutoDial(candidates=["boosting", "logistic"], random_state=0)
-    with warnings.catch_warnings():
-        warnings.simplefilter(usual, InterruptedWarning)
-        with pytest.raises(KeyboardInterrupt) as caught:
-            model.fit(GAUSS.X, GAUSS.y, sensitive_features=GAUSS.groups)
-    assert isinstance(caught.value.__cause__, InterruptedWarning)
-    assert not tried
-    assert not [name for name in vars(model) if name.endswith("_")]
-
-
 def test_other_warnings_of_candidates_are_given_as_they_are(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -611,17 +595,28 @@ def test_other_warnings_of_candidates_are_given_as_they_are(
     assert [str(w.message) for w in told if w.category is TrainingWarning] == ["so it is"]
 
 
-def test_interrupting_a_network_ends_all_trials(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("usual", ["default", "ignore", "error"])
+@pytest.mark.parametrize("name", ["network", "gfb"])
+def test_interrupting_a_network_ends_all_trials(
+    monkeypatch: pytest.MonkeyPatch, name: str, usual: Any
+) -> None:
     pytest.importorskip("torch")
 
     class Impatient(Deadline):
         def on_epoch_end(self, *_: Any) -> bool:
             raise KeyboardInterrupt
 
+    tried = []
     monkeypatch.setattr("fairdial.methods.auto.Deadline", Impatient)
-    with pytest.raises(KeyboardInterrupt) as caught:
-        fitted(AutoDial(candidates=["network", "logistic"], random_state=0), GAUSS)
-    assert isinstance(caught.value.__cause__, InterruptedWarning)
+    monkeypatch.setattr(candidates, "logistic", lambda **_: tried.append(1))
+    model = AutoDial(candidates=[name, "logistic"], random_state=0)
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter(usual, InterruptedWarning)
+        with pytest.raises(KeyboardInterrupt):
+            model.fit(GAUSS.X, GAUSS.y, sensitive_features=GAUSS.groups)
+    assert not [w for w in told if w.category is InterruptedWarning]  # nothing is kept
+    assert not tried
+    assert not [name for name in vars(model) if name.endswith("_")]
 
 
 class Looks(Warns):
@@ -659,12 +654,56 @@ def test_trees_of_few_rows_are_grown_by_one_thread(
 
 def test_candidates_are_tried_with_one_thread_of_blas(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(candidates, "boosting", lambda *_, **__: Looks(Warning))
+    monkeypatch.setattr(Looks, "seen", [])
+    monkeypatch.setattr(Looks, "openmp", [])
     with threadpool_limits(limits=2, user_api="blas"):
         before = threads_of("blas")
         fitted(AutoDial(candidates=["boosting", "logistic"], random_state=0), GAUSS)
         assert threads_of("blas") == before
     assert Looks.seen == [1] * len(before)
     assert before
+
+
+class Meets(Warns):
+    """A classifier that is trained in two threads, the second of which goes last if it can."""
+
+    first_in, second_in, first_out = (threading.Event() for _ in range(3))
+
+    def fit(self, X: Any, y: Any) -> Any:
+        self.classes_ = np.unique(y)
+        assert len(X) == len(y)
+        if threading.current_thread().name == "first":
+            self.first_in.set()
+            self.second_in.wait(0.5)  # it comes later where trials take turns
+        else:
+            self.second_in.set()
+            assert self.first_out.wait(60)
+        return self
+
+
+def test_fits_in_two_threads_leave_threads_and_warnings_as_they_were(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(candidates, "boosting", lambda *_, **__: Meets(Warning))
+    chosen = []
+
+    def fit() -> None:
+        model = AutoDial(candidates=["boosting", "logistic"], random_state=0)
+        model.fit(GAUSS.X, GAUSS.y, sensitive_features=GAUSS.groups)
+        chosen.append(model.chosen_)
+        Meets.first_out.set()
+
+    with threadpool_limits(limits=2, user_api="blas"):
+        before, filters = threads_of("blas"), list(warnings.filters)
+        first, second = (threading.Thread(target=fit, name=name) for name in ("first", "second"))
+        first.start()
+        assert Meets.first_in.wait(60)
+        second.start()
+        for thread in (first, second):
+            thread.join()
+        assert threads_of("blas") == before
+        assert list(warnings.filters) == filters
+    assert chosen == ["logistic"] * 2
 
 
 def test_an_error_is_one_line() -> None:

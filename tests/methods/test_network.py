@@ -19,6 +19,7 @@ from torch import nn
 
 from fairdial import (
     GFB,
+    YOTO,
     CannotCertifyError,
     DivergedError,
     FairBayes,
@@ -291,6 +292,23 @@ def test_an_interrupted_fit_is_calibrated_with_what_it_has(method: str) -> None:
     fitted(model)
     assert len(model.history_) == 2
     assert len(logits(model, DATA.X, DATA.groups)) == len(DATA)
+
+
+class Refuses(Interrupts):
+    """Wants nothing that was interrupted."""
+
+    def on_interrupt(self) -> None:
+        raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("method", [FairBayes, GFB, YOTO])
+def test_a_callback_may_refuse_what_was_interrupted(method: Any) -> None:
+    network = quick(epochs=50, callbacks=[Refuses()])
+    given = {"estimator": network} if method is FairBayes else {"network": network}
+    model = method(**given, random_state=0, min_count=5)
+    with pytest.raises(KeyboardInterrupt):
+        fitted(model)
+    assert not hasattr(model, "scorer_")
 
 
 # ---- the same start for every method -----------------------------------------------------------

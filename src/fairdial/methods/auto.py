@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import copy
 import numbers
+import threading
 import time
-import warnings
 from collections.abc import Sequence
 from os import PathLike
 from typing import Any, Self
@@ -18,7 +18,7 @@ from threadpoolctl import threadpool_limits
 from fairdial._validation import check_choice, check_count, check_fraction, check_positive
 from fairdial.criteria import Criterion
 from fairdial.criteria import criterion as find_criterion
-from fairdial.errors import InterruptedWarning, InvalidInputError
+from fairdial.errors import InvalidInputError
 from fairdial.methods.candidates import (
     ORDER_OF_TRYING,
     Deadline,
@@ -46,6 +46,7 @@ from fairdial.sweeping import count_by_group, sweep_codes
 
 Floats = NDArray[np.float64]
 
+TRYING = threading.Lock()  # how many threads BLAS has is one number for the whole process
 HANDED_ON = ("frontier_", "platt_", "training_")  # to the chosen estimator, when they change
 
 
@@ -60,8 +61,9 @@ class AutoDial(ThresholdClassifier):
     doesn't reach a tolerance on the validation rows, the same decision for everybody counts
     instead, the more frequent label. With a whole number for ``random_state`` the choice is always
     the same, unless the budget ends within the trials; BLAS has one thread while candidates are
-    tried, so that its sums don't depend on how many there are. Trees of fewer than 100,000 rows are
-    grown by one thread, because several wait for each other where cores are busy, for minutes.
+    tried, so that its sums don't depend on how many there are, and fits in several threads of a
+    process wait for each other's trials. Trees of fewer than 100,000 rows are grown by one thread,
+    because several wait for each other where cores are busy, for minutes.
 
     Parameters
     ----------
@@ -172,7 +174,7 @@ class AutoDial(ThresholdClassifier):
         rows = self._rows_to_fit(X, y, sensitive_features, seed)  # as the chosen one will
         names, others = self._names(rows)
         if len(names) > 1:
-            with threadpool_limits(limits=1, user_api="blas"):
+            with TRYING, threadpool_limits(limits=1, user_api="blas"):
                 trials = self._try(names, rows, seed) + others
             chosen, why = choose(trials)
         else:
@@ -256,23 +258,16 @@ class AutoDial(ThresholdClassifier):
     def _train(
         self, name: str, rows: FitRows, train: Rows, seed: int, deadline: Deadline
     ) -> Scorer:
-        """What a candidate that is trained on these rows scores by.
-
-        A network whose training is interrupted warns, and keeps what it has; here all stops.
-        """
+        """What a candidate that is trained on these rows scores by."""
         groups = np.array([*rows.names, None], dtype=object)[:-1]  # names may be tuples
         changes = {"calibration": None, "sensitive_column": None, "deadline": deadline}
         model = self._make(name, rows.X, seed, **changes)
-        with warnings.catch_warnings(), limit_threads(name, len(rows.labels)):
-            warnings.simplefilter("error", InterruptedWarning)
-            try:
-                model.fit(
-                    take_rows(rows.X, train),
-                    rows.labels[train],
-                    sensitive_features=groups[rows.codes[train]],
-                )
-            except InterruptedWarning as told:
-                raise KeyboardInterrupt from told
+        with limit_threads(name, len(rows.labels)):
+            model.fit(
+                take_rows(rows.X, train),
+                rows.labels[train],
+                sensitive_features=groups[rows.codes[train]],
+            )
         scorer: Scorer = model.scorer_
         return scorer
 

@@ -97,7 +97,7 @@ def refuse_pictures(rows: FitRows) -> None:
 
 
 class Deadline:
-    """Ends a network's training after the epoch in which the time is over."""
+    """Ends a network's training after the epoch in which the time is over, or by Ctrl-C at all."""
 
     def __init__(self, end: float) -> None:
         self.end = end  # by time.perf_counter
@@ -109,6 +109,10 @@ class Deadline:
             return False
         self.epoch = epoch
         return True
+
+    def on_interrupt(self) -> None:
+        """A half-trained network is nothing to compare: whoever interrupts it wants all to end."""
+        raise KeyboardInterrupt
 
 
 def make_candidate(

@@ -94,7 +94,9 @@ class Network(BaseEstimator):  # type: ignore[misc]
     verbose : bool
         Show a progress bar.
     callbacks : list, optional
-        Objects with ``on_epoch_end(epoch, record, net)``; returning True ends the training.
+        Objects with ``on_epoch_end(epoch, record, net)``; returning True ends the training. One
+        with ``on_interrupt()`` is told of an interrupt (Ctrl-C), before the best weights so far are
+        kept; it may raise instead.
     checkpoint : path, optional
         Folder in which the state is kept: a run that was killed goes on where it was.
 
@@ -361,7 +363,7 @@ def train_network(
         start=model.net_ if _goes_on(model) else None,
         checkpoint=checkpoint,
     )
-    tell_interruption(fitted)
+    tell_interruption(network, fitted)
     scorer = scoring.NetScorer(fitted.net, prepared.encode)
     held = prepared.data.validation
     return Trained(scorer, fitted.net, fitted.history, fitted.best_epoch[0], held)
@@ -379,14 +381,18 @@ def fit_scorer(
     model.trained_groups_ = rows.names
 
 
-def tell_interruption(fitted: Any) -> None:
-    """Say that a training was cut short."""
-    if fitted.interrupted:
-        warn(
-            f"training was interrupted after {len(fitted.history)} epochs; the best weights so far "
-            "are kept",
-            InterruptedWarning,
-        )
+def tell_interruption(network: Network, fitted: Any) -> None:
+    """Say that a training was cut short: to callbacks that ask for it first, which may raise."""
+    if not fitted.interrupted:
+        return
+    for call in network.callbacks or ():
+        if hasattr(call, "on_interrupt"):
+            call.on_interrupt()
+    warn(
+        f"training was interrupted after {len(fitted.history)} epochs; the best weights so far "
+        "are kept",
+        InterruptedWarning,
+    )
 
 
 def _goes_on(model: DialClassifier) -> bool:

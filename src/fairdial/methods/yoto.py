@@ -278,7 +278,7 @@ class YOTO(FamilyClassifier):
             seed=seed,
             checkpoint=network.checkpoint,
         )
-        tell_interruption(fitted)
+        tell_interruption(network, fitted)
         self.net_, self.encoder_, self.history_ = fitted.net, prepared.encoder, fitted.history
         self.best_epoch_ = fitted.best_epoch[0]
         self.trained_groups_ = rows.names
