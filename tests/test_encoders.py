@@ -474,8 +474,11 @@ DAY = pd.Timestamp("2020-01-01")
         ([b"a", b"b"], "column 'x' must hold texts.* got b'a'"),
         ([{"a": 1}, {}], "column 'x' must hold texts"),
         (["a", np.inf], "column 'x' must hold texts, finite numbers or booleans, got inf"),
-        ([1.0, np.inf], "column 'x' must hold finite numbers .* got inf in row 1"),
-        ([-1e101, 0.0], r"column 'x' must hold finite numbers .* got -1e\+101 in row 0"),
+        ([1.0, np.inf], "column 'x' must hold finite numbers .* got inf in the row with index 1"),
+        (
+            [-1e101, 0.0],
+            r"column 'x' must hold finite numbers .* got -1e\+101 in the row with index 0",
+        ),
         (pd.Series([10**400, 1], dtype=object), "column 'x' must hold finite numbers"),
         ([1j, 2j], "column 'x' must hold real numbers"),
         ([np.nan, np.nan], "column 'x' must hold at least one value.*Drop the column"),
@@ -489,12 +492,22 @@ def test_columns_that_cannot_be_learned_are_named(values: Any, message: str) -> 
         one(values)
 
 
+@pytest.mark.parametrize("label", [7, "ann"])
+def test_a_row_of_a_part_is_named_as_in_the_whole_table(label: Any) -> None:
+    table = pd.DataFrame({"x": [1.0, 2.0, np.inf]}, index=[3, 5, label])
+    for learn in (TableEncoder().fit, TableEncoder().fit(table[:2]).transform):
+        with pytest.raises(InvalidInputError, match=f"got inf in the row with index {label!r}.$"):
+            learn(table[1:])
+    with pytest.raises(InvalidInputError, match=r"column 0 must hold finite .*, got inf.$"):
+        TableEncoder().fit(table.to_numpy()[1:])  # of an array, no one knows
+
+
 @pytest.mark.parametrize(
     ("X", "message"),
     [
         (pd.DataFrame({"a": [1.0], "c": [2]}), "none called 'b', 'd'; there are 'a', 'c'"),
         (pd.DataFrame({"a": ["39"], "b": ["u"], "d": [1]}), "column 'a' must hold numbers.*'39'"),
-        (pd.DataFrame({"a": [-np.inf], "b": ["u"], "d": [1]}), "column 'a' .* got -inf in row 0"),
+        (pd.DataFrame({"a": [-np.inf], "b": ["u"], "d": [1]}), "column 'a' .* got -inf in the row"),
         (pd.DataFrame({"a": [DAY], "b": ["u"], "d": [1]}), "column 'a' must hold numbers"),
         (pd.DataFrame({"a": [1], "b": [DAY], "d": [1]}), "column 'b' must hold texts"),
         (pd.DataFrame([[1, "u", 1, 1]], columns=list("abda")), "every column differently"),

@@ -151,9 +151,18 @@ def read_numbers(column: Any, name: Value) -> Floats:
         row = int(np.argmax(beyond))
         raise InvalidInputError(
             f"`X`: column {name!r} must hold finite numbers of at most {LARGEST:g} in size, got "
-            f"{values[row]} in row {row} (counted from 0)."
+            f"{values[row]}{_say_row(column, row)}."
         )
     return values
+
+
+def refuse_infinite(table: Table) -> None:
+    """Raise for numbers of a table that encoders take for infinite."""
+    names = table.columns if isinstance(table, pd.DataFrame) else range(table.shape[1])
+    for i, name in enumerate(names):
+        column = take_column(table, i)
+        if getattr(column.dtype, "kind", "O") in "fO" and is_numeric(column, name):
+            read_numbers(column, name)
 
 
 def read_categories(column: Any, name: Value) -> tuple[NDArray[np.integer[Any]], list[Value]]:
@@ -179,6 +188,13 @@ def read_categories(column: Any, name: Value) -> tuple[NDArray[np.integer[Any]],
                 f"{value!r}. Turn it into texts or numbers first."
             ) from None
     return codes, values
+
+
+def _say_row(column: Any, place: int) -> str:
+    """Which row it is, where its index tells: rows may be a part of others, so places don't."""
+    if not isinstance(column, pd.Series):
+        return ""
+    return f" in the row with index {column.index[[place]].tolist()[0]!r}"
 
 
 def _first(column: Any) -> Any:

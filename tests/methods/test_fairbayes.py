@@ -41,6 +41,7 @@ from fairdial import (
     sweep,
 )
 from fairdial.datasets import load_adult, load_compas, make_gaussian
+from fairdial.methods.learners import logistic
 from fairdial.metrics import gap
 
 pytestmark = pytest.mark.filterwarnings(  # most scorers here don't see the group
@@ -714,6 +715,14 @@ def test_fit_says_that_a_fitted_model_is_calibrated_on_all_rows() -> None:
     with pytest.warns(SeenRowsWarning, match="holds no rows out: .* Call `calibrate` instead"):
         dial.fit(TEST.X, TEST.y, sensitive_features=TEST.groups)
     assert dial.frontier_.rows.sum() == len(TEST)
+
+
+def test_an_infinite_cell_is_told_by_the_row_that_was_given() -> None:
+    for row in (7, len(TRAIN) - 7):
+        X = TRAIN.X.reset_index(drop=True).astype(float)
+        X.iloc[row, 0] = np.inf
+        with pytest.raises(InvalidInputError, match=f"got inf in the row with index {row}.$"):
+            FairBayes(logistic(), random_state=0).fit(X, TRAIN.y, sensitive_features=TRAIN.groups)
 
 
 def test_groups_by_position_are_told_their_name() -> None:
