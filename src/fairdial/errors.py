@@ -265,6 +265,8 @@ class SeenRowsWarning(FairdialWarning):
 class TrainingWarning(FairdialWarning):
     """A method doesn't do what it is meant to: an inert auxiliary system, a collapsed dial.
 
+    Also: a candidate of :class:`~fairdial.AutoDial` that failed, so that others were compared.
+
     Examples
     --------
     >>> import warnings

@@ -18,7 +18,8 @@ from threadpoolctl import threadpool_limits
 from fairdial._validation import check_choice, check_count, check_fraction, check_positive
 from fairdial.criteria import Criterion
 from fairdial.criteria import criterion as find_criterion
-from fairdial.errors import InvalidInputError
+from fairdial.errors import InvalidInputError, TrainingWarning, warn
+from fairdial.methods.base import groups_by_name
 from fairdial.methods.candidates import (
     ORDER_OF_TRYING,
     Deadline,
@@ -48,22 +49,30 @@ Floats = NDArray[np.float64]
 
 TRYING = threading.Lock()  # how many threads BLAS has is one number for the whole process
 HANDED_ON = ("frontier_", "platt_", "training_")  # to the chosen estimator, when they change
+OWN = ("candidates", "budget", "validation", "random_state")  # settings that it has not, or else
 
 
 class AutoDial(ThresholdClassifier):
     """The best of several trainings for the dial, by the frontier on validation rows.
 
     Each candidate is trained on a part of the training rows. On the others, the accuracy that its
-    dial delivers is averaged over the tolerances 0, .01, ..., .20. Among the candidates that are
-    not below the best by more than one standard error (paired, row by row), the simplest is taken,
-    the first in the order "logistic", "boosting", "blend", "network", "gfb", and trained anew on
-    all training rows. A candidate that fails is noted and not taken. Where a candidate's dial
-    doesn't reach a tolerance on the validation rows, the same decision for everybody counts
-    instead, the more frequent label. With a whole number for ``random_state`` the choice is always
-    the same, unless the budget ends within the trials; BLAS has one thread while candidates are
-    tried, so that its sums don't depend on how many there are, and fits in several threads of a
-    process wait for each other's trials. Trees of fewer than 100,000 rows are grown by one thread,
-    because several wait for each other where cores are busy, for minutes.
+    dial delivers is averaged over the tolerances .01, .02, ..., .20, whatever ``tolerance`` is.
+    Among the candidates that are not below the best by more than one standard error (paired, row by
+    row), the simplest is taken, the first in the order "logistic", "boosting", "blend", "network",
+    "gfb", and trained anew on all training rows. Where a candidate's dial doesn't reach a tolerance
+    on the validation rows, the same decision for everybody counts instead, the more frequent label.
+
+    The accuracies are for choosing only: dials are found on the rows that they are measured on, and
+    the best of several is the luckiest. The errors are those of other rows, not of other trainings.
+
+    Infinite numbers are refused before anything is trained. A candidate that fails is not taken; a
+    :class:`~fairdial.TrainingWarning` names it.
+
+    With a whole number for ``random_state`` the choice is always the same, unless the budget ends
+    within the trials; BLAS has one thread while candidates are tried, so that its sums don't depend
+    on how many there are, and fits in several threads of a process wait for each other's trials.
+    Trees of fewer than 100,000 rows are grown by one thread, because several wait for each other
+    where cores are busy, for minutes.
 
     Parameters
     ----------
@@ -111,9 +120,10 @@ class AutoDial(ThresholdClassifier):
         Why, in words; a saved model keeps both in its ``training_``. Of an error it names the
         type only, because its text may quote rows.
     trials_ : DataFrame
-        A line a candidate: accuracy, difference to the best and its standard error (in points),
-        seconds, and what is to be said about it, such as the error with which it failed. Of one
-        that was stopped, there are only the seconds, and its accuracy so far in what is said.
+        A line a candidate: accuracy, difference to the best and its standard error over rows (in
+        points), seconds, and what is to be said about it, such as the error with which it failed.
+        Of one that was stopped, there are only the seconds, and its accuracy so far in what is
+        said.
     model_ : FairBayes or GFB
         The chosen estimator, fitted, with the dial as it is; this is what :meth:`save` writes.
     frontier_ : Frontier
@@ -212,11 +222,11 @@ class AutoDial(ThresholdClassifier):
 
     def _make(self, name: str, X: Any, seed: int, **changes: Any) -> Any:
         """A candidate, not trained yet, with this estimator's settings."""
-        own = self.get_params(deep=False)
-        common = {
-            k: v for k, v in own.items() if k not in ("candidates", "budget", "validation")
-        } | {"random_state": seed}
-        return make_candidate(name, X, seed, **(common | changes))
+        return make_candidate(name, X, seed, **(self._common() | {"random_state": seed} | changes))
+
+    def _common(self) -> dict[str, Any]:
+        """The settings that the candidates have from this estimator."""
+        return {k: v for k, v in self.get_params(deep=False).items() if k not in OWN}
 
     def _try(self, names: Sequence[str], rows: FitRows, seed: int) -> list[Trial]:
         """Train every candidate on a part of the training rows, and look at the others."""
@@ -253,6 +263,13 @@ class AutoDial(ThresholdClassifier):
                 "`candidates` must hold one that can be trained on these rows, got none: "
                 f"{failures}"
             ) from errors[0]
+        failed = [f"{t.name} ({t.note})" for t in found if t.note.startswith(FAILED)]
+        if failed:
+            warn(
+                f"not all candidates could be compared: {', '.join(failed)}. `trials_` has the "
+                "errors in full",
+                TrainingWarning,
+            )
         return found
 
     def _train(
@@ -310,6 +327,7 @@ class AutoDial(ThresholdClassifier):
         decided = np.where(feasible[:, None], logits > thresholds, usual)
         return np.asarray((decided == positive).mean(axis=0), np.float64)
 
+    @groups_by_name
     def calibrate(
         self, X: Any, y: ArrayLike | None = None, *, sensitive_features: Any = None
     ) -> Self:
@@ -333,12 +351,14 @@ class AutoDial(ThresholdClassifier):
         return self._hand_on()
 
     def _hand_on(self) -> Self:
-        """The chosen estimator gets the dial as it is; a copy of it, as others may hold it too."""
-        self.model_ = copy.copy(self.model_)
+        """The chosen estimator gets settings and dial as they are now.
+
+        It is a copy of the former one, which others may hold too.
+        """
+        self.model_ = copy.copy(self.model_).set_params(**self._common())
         for name in HANDED_ON:
             if hasattr(self, name):
                 setattr(self.model_, name, getattr(self, name))
-        self.model_.tolerance = self.tolerance
         return self
 
     def save(self, folder: str | PathLike[str], *, overwrite: bool = False, key: Key = None) -> str:

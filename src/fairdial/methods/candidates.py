@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from fairdial.columns import refuse_infinite
 from fairdial.datasets.pictures import Pictures
 from fairdial.encoders import WIDE, is_wide
 from fairdial.errors import InvalidInputError, MissingExtraError
@@ -49,7 +50,7 @@ def check_names(given: Any) -> list[str]:
 
 def refuse_impossible(names: Sequence[str], rows: FitRows) -> None:
     """Raise for candidates that were named and can't be trained, before any is."""
-    refuse_pictures(rows)
+    check_cells(rows)
     if "gfb" in names and len(rows.names) > 2:
         raise InvalidInputError(
             f"`candidates` must not name 'gfb' where there are more than two groups, got "
@@ -61,7 +62,7 @@ def refuse_impossible(names: Sequence[str], rows: FitRows) -> None:
 
 def find_hindrances(rows: FitRows) -> dict[str, str]:
     """Candidates that are not for these rows, in the order of trying, and why."""
-    refuse_pictures(rows)
+    check_cells(rows)
     found, X = dict[str, str](), _as_array(rows.X)
     if not isinstance(X, (pd.DataFrame, np.ndarray)):
         found |= dict.fromkeys(TREES, f"its trees take tables and arrays, got {type(X).__name__}")
@@ -87,13 +88,16 @@ def _as_array(X: Any) -> Any:
         raise InvalidInputError("`X` must be a table, got rows of different lengths.") from None
 
 
-def refuse_pictures(rows: FitRows) -> None:
-    """Candidates are for tables."""
+def check_cells(rows: FitRows) -> None:
+    """Candidates are for tables, without infinite numbers: some would fail, others learn them."""
     if isinstance(rows.X, Pictures):
         raise InvalidInputError(
             "`X` must be a table for AutoDial, got Pictures: give it features of "
             "ResNetEncoder, or FairBayes a network with a trunk."
         )
+    X = _as_array(rows.X)
+    if isinstance(X, (pd.DataFrame, np.ndarray)) and X.ndim == 2:
+        refuse_infinite(X)
 
 
 class Deadline:
