@@ -4,6 +4,7 @@ import inspect
 import pickle
 import re
 import warnings
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -22,7 +23,7 @@ from sklearn.model_selection import GridSearchCV, cross_val_score, cross_validat
 from sklearn.naive_bayes import GaussianNB
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, StandardScaler
+from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, OrdinalEncoder, StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from fairdial import (
@@ -37,6 +38,7 @@ from fairdial import (
     SeenRowsWarning,
     SmallGroupError,
     UnknownGroupError,
+    load,
     make_group_scorer,
     sweep,
 )
@@ -843,6 +845,33 @@ def test_an_estimator_that_needs_the_sensitive_column_is_told_of_sensitive_featu
     with pytest.raises(ValueError, match="could not convert string to float") as other:
         dial.fit(frame.assign(word="text"), TRAIN.y)
     assert "sensitive_column" not in str(other.value)
+
+
+def test_a_cell_that_is_called_like_the_sensitive_column_is_not_taken_for_it() -> None:
+    frame = pd.DataFrame({"A": TRAIN.groups, "x": TRAIN.X["x"].astype(object)})
+    frame.iloc[::2, 1] = "A"
+    known = OrdinalEncoder().fit(pd.DataFrame({"x": ["B", "C"]}))
+    strict = make_pipeline(FunctionTransformer(known.transform), LogisticRegression())
+    for scorer, told in (
+        (LogisticRegression(), "could not convert string to float: 'A'"),
+        (strict, r"Found unknown categories \[.*'A'.*\] in column 0"),
+    ):
+        with pytest.raises(ValueError, match=told) as caught:
+            FairBayes(scorer, sensitive_column="A").fit(frame, TRAIN.y)
+        assert "sensitive_column" not in str(caught.value)
+
+
+def test_labels_may_be_as_large_as_their_type_allows(tmp_path: Path) -> None:
+    top = 2**64 - 1
+    y = pd.Series(np.array([top - 1, top], np.uint64)[TRAIN.y])
+    for labels in (y, y.astype("UInt64")):
+        dial = FairBayes(LogisticRegression(), tolerance=0.1, random_state=0)
+        dial.fit(TRAIN.X, labels, sensitive_features=TRAIN.groups)
+        assert dial.classes_.tolist() == [top - 1, top]
+        assert set(dial.predict(TEST.X, sensitive_features=TEST.groups).tolist()) == {top - 1, top}
+        dial.calibrate(TRAIN.X, labels, sensitive_features=TRAIN.groups)
+        dial.save(tmp_path / "model", overwrite=True)
+        assert load(tmp_path / "model").classes_.tolist() == [top - 1, top]
 
 
 @pytest.mark.parametrize("wrong", ["logistic", object()])

@@ -55,6 +55,7 @@ from fairdial.sweeping import check_counts, count_cells
 
 Floats = NDArray[np.float64]
 Method = TypeVar("Method", bound=Callable[..., Any])
+ABSENT = ("columns", "missing")  # scikit-learn's words for columns that aren't there
 
 
 def _ndim(X: Any) -> int:
@@ -145,8 +146,9 @@ class DialClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
             names = column if isinstance(column, (list, tuple)) else [column]
             texts = [name for name in names if isinstance(name, str)]
             needed = [n for n in texts if repr(n) in told or f"- {n}" in told.splitlines()]
-            if isinstance(error, FairdialError) or not needed:
-                raise
+            absent = isinstance(error, KeyError) or any(word in told for word in ABSENT)
+            if isinstance(error, FairdialError) or not needed or not absent:
+                raise  # it may quote a cell that is called like the column
             raise InvalidInputError(
                 "`sensitive_column` must be a column that the estimator doesn't need, got "
                 f"{needed[0]!r}: it is taken out of `X` ({' '.join(told.split())}). Give the "
@@ -537,7 +539,8 @@ def refuse_no_labels(y: Any) -> None:
 
 def as_labels(y: Any, *, warn: bool = False) -> NDArray[Any]:
     """Labels as one array; pandas' nullable whole numbers and booleans keep their kind."""
-    kind = getattr(getattr(y, "dtype", None), "kind", None)
-    if kind in ("i", "u", "b") and hasattr(y, "to_numpy") and not y.isna().any():
-        y = y.to_numpy(dtype=np.bool_ if kind == "b" else np.int64)
+    kind = getattr(getattr(y, "dtype", None), "kind", "")
+    plain = {"i": np.int64, "u": np.uint64, "b": np.bool_}.get(kind)
+    if plain is not None and hasattr(y, "to_numpy") and not y.isna().any():
+        y = y.to_numpy(dtype=plain)
     return np.asarray(column_or_1d(y, warn=warn))
