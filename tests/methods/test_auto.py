@@ -39,6 +39,7 @@ from fairdial.methods.candidates import (
     find_hindrances,
     make_candidate,
 )
+from fairdial.methods.fairbayes import in_the_way
 from fairdial.methods.learners import SMALL_TREES, boosting, texts_of
 from fairdial.methods.rows import FitRows
 from fairdial.methods.trials import TOLERANCES, Trial, choose, say_error, to_frame
@@ -407,6 +408,9 @@ def test_text_columns_are_categories_whatever_their_type() -> None:
         }
     )
     assert texts_of(frame) == ["o", "c", "s"]
+    assert texts_of(frame.set_axis(["n", "t", "t", "s", "b"], axis=1)) == ["t", "t", "s"]
+    assert in_the_way(frame) == ["o", "s"]  # categories stand in nobody's way yet
+    assert in_the_way(frame[["n", "c"]]) == ["c"]
     assert boosting(["o"], 0).steps[-1][1].categorical_features == [0]
 
 

@@ -43,7 +43,7 @@ from fairdial import (
     sweep,
 )
 from fairdial.datasets import load_adult, load_compas, make_gaussian
-from fairdial.methods.learners import logistic
+from fairdial.methods.learners import boosting, logistic
 from fairdial.metrics import gap
 
 pytestmark = pytest.mark.filterwarnings(  # most scorers here don't see the group
@@ -717,6 +717,20 @@ def test_fit_says_that_a_fitted_model_is_calibrated_on_all_rows() -> None:
     with pytest.warns(SeenRowsWarning, match="holds no rows out: .* Call `calibrate` instead"):
         dial.fit(TEST.X, TEST.y, sensitive_features=TEST.groups)
     assert dial.frontier_.rows.sum() == len(TEST)
+
+
+@pytest.mark.parametrize(("n", "positive"), [(200, 1), (10, 5), (6, 3)])
+@pytest.mark.parametrize("texts", [False, True])
+def test_trees_that_have_too_few_rows_say_so(n: int, positive: int, texts: bool) -> None:
+    X = pd.DataFrame({"x": np.arange(n) % 7, "job": ["cook"] * n})[["x", "job"][: 1 + texts]]
+    y = np.where(np.arange(n) < positive, "yes", "no")
+    dial = FairBayes(boosting(["job"] * texts, 0), calibration=None, random_state=0)
+    found = (
+        f"got {n - positive} with 'no' and {positive} with 'yes' \\(The .*\\). Give more rows, or"
+    )
+    with pytest.raises(InvalidInputError, match=f"`y` must hold more training rows .*{found}"):
+        dial.fit(X, y, sensitive_features=np.arange(n) % 2)
+    dial.set_params(estimator=logistic()).fit(X, y, sensitive_features=np.arange(n) % 2)
 
 
 def test_an_infinite_cell_is_told_by_the_row_that_was_given() -> None:

@@ -7,7 +7,6 @@ from typing import Any, Self
 
 import numpy as np
 import pandas as pd
-from pandas.api.types import is_numeric_dtype
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import StratifiedKFold
@@ -19,12 +18,14 @@ from fairdial.criteria import Criterion
 from fairdial.criteria import criterion as find_criterion
 from fairdial.errors import InvalidInputError, SeenRowsWarning, warn
 from fairdial.methods.base import positive_last, refuse_no_labels
+from fairdial.methods.learners import texts_of
 from fairdial.methods.network import Network, fit_scorer, torch_module, train_network
 from fairdial.methods.rows import FitRows, Rows, take_rows
 from fairdial.methods.thresholds import ThresholdClassifier
 from fairdial.scorers import AveragedScorer, Scorer, SklearnScorer, find_method
 
 NO_NUMBER = "could not convert string to float"  # numpy's words for a text among numbers
+TOO_FEW = ("least populated class", "test_size")  # scikit-learn's, where none can be held out
 TORCH_MODULES = "torch.nn.modules.module"  # where their base class is: told without importing it
 
 
@@ -307,11 +308,19 @@ def check_estimator(estimator: Any) -> None:
 
 
 def fit_clone(estimator: Any, X: Any, y: Any) -> Any:
-    """A fitted clone; where text stands in its way, the error names the columns."""
+    """A fitted clone; where texts or few rows stand in its way, the error says which."""
     try:
         return clone(estimator).fit(X, y)
     except ValueError as error:
-        texts = text_columns(X)
+        if any(words in str(error) for words in TOO_FEW):
+            labels, counts = np.unique(y, return_counts=True)
+            found = [f"{n} with {v!r}" for v, n in zip(labels.tolist(), counts, strict=True)]
+            raise InvalidInputError(
+                f"`y` must hold more training rows of each label for {type(estimator).__name__}, "
+                f"which holds some of them out, got {' and '.join(found)} ({error}). Give "
+                "more rows, or an estimator that takes so few, such as LogisticRegression."
+            ) from error
+        texts = in_the_way(X)
         if NO_NUMBER not in str(error) or not texts:
             raise
         raise InvalidInputError(
@@ -323,15 +332,13 @@ def fit_clone(estimator: Any, X: Any, y: Any) -> Any:
         ) from error
 
 
-def text_columns(X: Any) -> list[Any]:
-    """The columns that hold text; where there are none, pandas' categories."""
+def in_the_way(X: Any) -> list[Any]:
+    """Columns that a classifier of numbers can't read: pandas' categories if there is no text."""
     if isinstance(X, np.ndarray) and X.ndim == 2:
         X = pd.DataFrame(X).infer_objects()
-    if not isinstance(X, pd.DataFrame):
-        return []
-    kinds = [(name, kind) for name, kind in X.dtypes.items() if not is_numeric_dtype(kind)]
-    plain = [name for name, kind in kinds if not isinstance(kind, pd.CategoricalDtype)]
-    return plain or [name for name, _ in kinds]
+    texts = texts_of(X)
+    plain = [name for name in texts if not isinstance(X.dtypes[name], pd.CategoricalDtype)]
+    return plain or texts
 
 
 def fitted_of(scorers: list[Scorer]) -> list[Any]:

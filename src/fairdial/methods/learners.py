@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from pandas.api.types import is_numeric_dtype
 from sklearn.compose import ColumnTransformer
 from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.linear_model import LogisticRegression
@@ -34,10 +35,10 @@ SMALL_TREES: dict[str, Any] = {  # better than scikit-learn's on few rows, as go
 
 
 def texts_of(X: Any) -> list[Any]:
-    """Columns of a table that aren't numbers."""
+    """Columns of a table that aren't numbers: texts, and pandas' categories."""
     if not isinstance(X, pd.DataFrame):
         return []
-    return [name for name in X.columns if not pd.api.types.is_numeric_dtype(X[name].dtype)]
+    return [name for name, kind in X.dtypes.items() if not is_numeric_dtype(kind)]
 
 
 def boosting(
