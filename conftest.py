@@ -1,4 +1,4 @@
-"""Settings of every test and example: one thread, no windows, no deadlines, nothing by chance."""
+"""Settings of every test and example: one thread, no windows, no deadlines, little by chance."""
 
 from __future__ import annotations
 
@@ -18,5 +18,9 @@ settings.load_profile("project")
 
 @pytest.fixture(autouse=True)
 def _drawn_alike() -> None:
-    """What is left to chance (``random_state=None``) comes out alike in every run."""
+    """What a test leaves to chance (``random_state=None``) comes out alike in every run.
+
+    Not so what is made before it, for several tests (fixtures of modules and of the session, models
+    at the top of a file), or in another process: those need a ``random_state``.
+    """
     np.random.seed(0)  # noqa: NPY002  # scikit-learn's own source where no seed is given
