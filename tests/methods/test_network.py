@@ -459,6 +459,38 @@ def test_a_cross_fitted_network_scores_rows_by_nets_that_did_not_see_them() -> N
     assert np.array_equal(dial.logits(DATA.X, sensitive_features=groups), np.mean(alone, axis=0))
 
 
+class Kills:
+    """Ends the process, as it were, after the third epoch: in the second network."""
+
+    calls = 0
+
+    def on_epoch_end(self, epoch: int, record: Any, net: Any) -> None:  # noqa: ARG002
+        self.calls += 1
+        if self.calls == 3:
+            raise RuntimeError("killed")
+
+
+@pytest.mark.parametrize("networks", [1, 2])
+def test_a_cross_fitted_network_goes_on_where_it_was(networks: int, tmp_path: Path) -> None:
+    def make(**settings: Any) -> Any:
+        network = [quick(epochs=2, average=None, **settings) for _ in range(networks)]
+        return FairBayes(network if networks > 1 else network[0], cv=3, random_state=0)
+
+    asked = {"sensitive_features": DATA.groups}
+    whole = fitted(make()).logits(DATA.X, **asked)
+    kept = tmp_path / "kept"
+    with pytest.raises(RuntimeError, match="killed"):
+        fitted(make(checkpoint=kept, callbacks=[Kills()]))
+    before = {path: path.read_bytes() for path in kept.rglob("*.safetensors")}
+    assert before
+    for _ in range(2):  # goes on; then finds all of them finished
+        assert np.array_equal(fitted(make(checkpoint=kept)).logits(DATA.X, **asked), whole)
+    files = {path.relative_to(kept).parent.as_posix() for path in kept.rglob("*.safetensors")}
+    places = {".", "fold-1", "fold-2"}
+    assert files == places | ({f"{place}/part-1".removeprefix("./") for place in places}
+                              if networks > 1 else set())  # fmt: skip
+
+
 def test_several_estimators_are_trained_as_each_alone_and_their_logits_averaged() -> None:
     both = fitted(FairBayes([LogisticRegression(), quick()], random_state=0))
     alone = [fitted(FairBayes(e, random_state=0)) for e in (LogisticRegression(), quick())]

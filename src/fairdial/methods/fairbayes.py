@@ -201,14 +201,15 @@ class FairBayes(ThresholdClassifier):  # alg:post-process for every tolerance at
         """The prediction loss of networks."""
         return torch_module("masoba").Objective
 
-    def _train(self, rows: FitRows, places: Rows) -> list[Scorer]:
+    def _train(self, rows: FitRows, places: Rows, fold: int = 0) -> list[Scorer]:
         """Train every estimator on these rows."""
         found: list[Scorer] = []
         nets = 0
         for part in self._parts():
             if isinstance(part, Network):
                 some, step = replace(rows, train=places), self._plain_step(part)
-                found.append(train_network(self, part, some, step, part=nets).scorer)
+                trained = train_network(self, part, some, step, part=nets, fold=fold)
+                found.append(trained.scorer)
                 nets += 1
             else:
                 found.append(self._train_one(part, rows, places))
@@ -250,10 +251,10 @@ class FairBayes(ThresholdClassifier):  # alg:post-process for every tolerance at
         )
         logits = np.empty(len(cells))
         scorers: list[Scorer] = []
-        for train, held in splitter.split(np.zeros(len(cells)), cells):
-            fold = self._train(rows, train)
-            logits[held] = AveragedScorer(fold).logits(take_rows(rows.X, held), rows.codes[held])
-            scorers += fold
+        for fold, (train, held) in enumerate(splitter.split(np.zeros(len(cells)), cells)):
+            found = self._train(rows, train, fold)
+            logits[held] = AveragedScorer(found).logits(take_rows(rows.X, held), rows.codes[held])
+            scorers += found
         self.scorer_ = AveragedScorer(scorers)
         self.estimator_ = fitted_of(scorers)
         return self._set_frontier(logits, rows.codes, rows.names, rows.positive, "none")

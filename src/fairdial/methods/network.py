@@ -98,7 +98,8 @@ class Network(BaseEstimator):  # type: ignore[misc]
         with ``on_interrupt()`` is told of an interrupt (Ctrl-C), before the best weights so far are
         kept; it may raise instead.
     checkpoint : path, optional
-        Folder in which the state is kept: a run that was killed goes on where it was.
+        Folder in which the state is kept: a run that was killed goes on where it was. Of several
+        networks (``cv``, a list), each has a place of its own in it.
 
     Examples
     --------
@@ -338,18 +339,21 @@ def train_network(
     targets: Any = None,
     *,
     part: int = 0,
+    fold: int = 0,
 ) -> Trained:
     """Train one network on the training rows of a fit.
 
     ``make_step(net, shares, steps_per_epoch)`` is the method; ``targets`` are probabilities to be
     learned instead of labels; ``part`` counts networks that are trained beside each other, each
-    with weights and batches of its own.
+    with weights and batches of its own, and ``fold`` times that the same one is trained, on other
+    rows. Where there are several, all but the first have a folder of their own for checkpoints.
     """
     fitting, scoring = torch_module("fitting"), torch_module("scorer")
     prepared, seed = prepare_fit(model, network, rows)
     checkpoint = network.checkpoint
-    if part and checkpoint is not None:
-        checkpoint = Path(checkpoint) / f"part-{part}"
+    if checkpoint is not None:
+        places = [f"{what}-{n}" for what, n in (("fold", fold), ("part", part)) if n]
+        checkpoint = Path(checkpoint, *places)
     fitted = fitting.fit_network(
         network,
         prepared,
