@@ -10,7 +10,7 @@ from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import OneHotEncoder, OrdinalEncoder
 
 from fairdial.cli.tables import as_text
-from fairdial.encoders import TableEncoder
+from fairdial.encoders import FrequentEncoder, TableEncoder
 from fairdial.scorers import AveragedScorer, SklearnScorer
 
 NEW, RARE, CUT = range(3)
@@ -113,7 +113,9 @@ def _known(encoder: Any) -> dict[str, Known]:
     if not isinstance(encoder, ColumnTransformer):
         return {}
     return {
-        str(name): Known(set(values), NEW) if rare is None else Known({*values} - {*rare}, CUT)
+        str(name): Known({*values} - {*rare}, CUT)
+        if rare is not None
+        else Known(set(values), RARE if isinstance(step, FrequentEncoder) else NEW)
         for _, step, columns in encoder.transformers_
         if isinstance(step, (OrdinalEncoder, OneHotEncoder)) and isinstance(columns, list)
         for name, values, rare in zip(columns, step.categories_, _rare(step), strict=True)
