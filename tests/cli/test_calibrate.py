@@ -11,14 +11,14 @@ import pandas as pd
 import pytest
 
 import fairdial
-from fairdial.cli.rows import inputs, read_rows
+from fairdial.cli.model_rows import read_rows
 
 
 def calibrated(model: Path, data: Path, *, labels: bool = True) -> Any:
     """The model, calibrated by Python."""
     found = fairdial.load(model)
-    table = read_rows(found, data, "decision")
-    return found.calibrate(inputs(found, table), table["decision"] if labels else None)
+    rows = read_rows(found, data, "decision")
+    return found.calibrate(rows.X, rows.table["decision"] if labels else None)
 
 
 @pytest.mark.parametrize("kind", ["csv", "parquet"])
@@ -64,6 +64,18 @@ def test_other_criteria_do(crossed: Path, tmp_path: Path, new: pd.DataFrame, she
     assert "must have labels for equal_opportunity: in a column 'decision'" in found.stderr
 
 
+def test_labels_that_are_there_need_not_be_used(
+    model: Path, crossed: Path, place: Path, tmp_path: Path, answer: Any, shell: Any
+) -> None:
+    told = answer("calibrate", model, place / "new.csv", "--no-labels", "--out", tmp_path / "m")
+    assert told["labels"] is False
+    own = calibrated(model, place / "new.csv", labels=False)
+    assert fairdial.load(tmp_path / "m").frontier_.to_json() == own.frontier_.to_json()
+    given = ("calibrate", crossed, place / "new.csv", "--no-labels", "--out", tmp_path / "n")
+    told = shell(*given, code=2).stderr
+    assert "--no-labels is for demographic_parity, got a model for equal_opportunity" in told
+
+
 def test_labels_may_stand_in_another_column(
     model: Path, place: Path, tmp_path: Path, new: pd.DataFrame, answer: Any, shell: Any
 ) -> None:
@@ -88,6 +100,11 @@ def test_labels_may_stand_in_another_column(
             "must be scores that don't depend on the dial, got 'margin'",
         ),
         (["--in-place", "--scores", "s"], "--scores and --group must be given together"),
+        (["--in-place", "--label", "x", "--no-labels"], "--label or --no-labels must be left out"),
+        (
+            ["--in-place", "--scores", "s", "--group", "region", "--drop-missing"],
+            "--drop-missing must be left out with --scores and --group, got it.",
+        ),
     ],
 )
 def test_wishes_that_contradict_each_other(
@@ -103,8 +120,8 @@ def test_scores_are_streamed_into_the_dial_of_their_counts(
     model: Path, place: Path, tmp_path: Path, answer: Any
 ) -> None:
     found = fairdial.load(model)
-    table = read_rows(found, place / "new.parquet", "decision")
-    scored = table[["region", "decision"]].assign(logit=found.logits(inputs(found, table)))
+    rows = read_rows(found, place / "new.parquet", "decision")
+    scored = rows.table[["region", "decision"]].assign(logit=found.logits(rows.X))
     scored.to_parquet(tmp_path / "scored.parquet")
     told = answer("calibrate", model, tmp_path / "scored.parquet", "--scores", "logit", "--group",
                   "region", "--label", "decision", "--out", tmp_path / "m")  # fmt: skip
@@ -121,7 +138,7 @@ def test_predict_writes_scores_that_calibrate_reads(
     answer("predict", model, place / "new.parquet", "--tolerance", 0.05, "--id", "region", "--out",
            tmp_path / "scored.parquet")  # fmt: skip
     found = fairdial.load(model)
-    X = inputs(found, read_rows(found, place / "new.parquet"))
+    X = read_rows(found, place / "new.parquet").X
     logits = pd.read_parquet(tmp_path / "scored.parquet")["logit"]
     assert np.array_equal(logits, found.logits(X))
     told = answer("calibrate", model, tmp_path / "scored.parquet", "--scores", "logit", "--group",

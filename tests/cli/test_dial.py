@@ -18,7 +18,7 @@ from sklearn.linear_model import LogisticRegression
 import fairdial
 from fairdial import GFB, CannotCertifyError, FairBayes, Network
 from fairdial.cli.figures import plain
-from fairdial.cli.rows import inputs, read_rows
+from fairdial.cli.model_rows import read_rows
 
 
 @pytest.mark.parametrize("wish", [0.02, 0.1, 1.0])
@@ -42,15 +42,15 @@ def test_who_is_moved_is_who_flips_on_the_calibration_rows(
     out = place / "counted"
     answer("calibrate", model, place / "new.csv", "--out", out)
     found = fairdial.load(out)
-    table = read_rows(found, place / "new.csv")
+    rows = read_rows(found, place / "new.csv")
     for start, wish in ((0.3, 0.02), (0.02, 0.3), (0.1, 0.05)):
         told = answer("dial", out, "--tolerance", wish, "--from", start)
-        moved = found.flips(inputs(found, table), start, wish)
+        moved = found.flips(rows.X, start, wish)
         for line in told["moved"]:
-            rows = moved[(table["region"] == line["group"]).to_numpy()]
-            assert line["gained"] == (rows == 1).sum()
-            assert line["lost"] == (rows == -1).sum()
-            assert line["balance"] == rows.sum()
+            flips = moved[(rows.groups == line["group"]).to_numpy()]
+            assert line["gained"] == (flips == 1).sum()
+            assert line["lost"] == (flips == -1).sum()
+            assert line["balance"] == flips.sum()
         assert any(line["balance"] for line in told["moved"])
 
 

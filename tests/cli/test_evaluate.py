@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 import fairdial
-from fairdial.cli.rows import inputs, read_rows
+from fairdial.cli.model_rows import read_rows
 from fairdial.confidence import gap_interval, rate_interval
 from fairdial.metrics import gap, group_table
 
@@ -23,8 +23,9 @@ def test_figures_are_those_of_the_metrics(
     given = () if wish is None else ("--tolerance", wish)
     told = answer("evaluate", folder, place / "new.csv", *given)
     found = fairdial.load(folder)
-    table = read_rows(found, place / "new.csv", "decision")
-    decisions = found.predict(inputs(found, table), tolerance=wish)
+    rows = read_rows(found, place / "new.csv", "decision")
+    table = rows.table
+    decisions = found.predict(rows.X, tolerance=wish)
     groups = table["region"] if name == "model" else table[["region", "sex"]]
     about = {"sensitive_features": groups, "pos_label": "approve"}
     frame = group_table(table["decision"], decisions, **about)
@@ -163,10 +164,11 @@ def test_a_position_for_any_tolerance_is_evaluated_and_said_to_be_one(
     assert told in shell(*given, "--simultaneous").stdout
     assert words in shell(*given).stdout
     found = fairdial.load(model)
-    table = read_rows(found, place / "new.csv", "decision")
+    rows = read_rows(found, place / "new.csv", "decision")
+    table = rows.table
     point = found.frontier_.at(0.3, confidence=0.9, simultaneous=True)
     limits = table["region"].map(dict(zip(point.groups, point.thresholds, strict=True)))
-    chosen = int((found.logits(inputs(found, table)) > limits).sum())
+    chosen = int((found.logits(rows.X) > limits).sum())
     one, whole = answer(*given), answer(*given, "--simultaneous")
     assert sum(line["selected"] for line in whole["groups"]) == chosen
     assert whole["gap"] < one["gap"]
@@ -182,8 +184,9 @@ def test_values_that_are_no_labels_are_named(
     path = tmp_path / "other.csv"
     new.assign(decision=new["decision"].where(new.index != 3, "perhaps")).to_csv(path, index=False)
     found = shell("evaluate", model, path, code=2)
-    told = "'decision' must hold 'deny' and 'approve', as in training, got 'perhaps' in data row 4."
-    assert f"{told}\n" in found.stderr
+    told = "DATA must hold 'deny' or 'approve' in 'decision', as in training, got 'perhaps' in data"
+    assert f"{told} row 4.\n" in found.stderr
     new.assign(decision=new["decision"].where(new.index != 3)).to_csv(path, index=False)
     found = shell("evaluate", model, path, code=2)
-    assert "got nothing in data row 4. Leave such rows out.\n" in found.stderr
+    told = "DATA must hold a label in every row of 'decision', got 1 row without (first: data row "
+    assert f"{told}4). --drop-missing leaves those rows out.\n" in found.stderr

@@ -116,7 +116,7 @@ def test_a_model_without_such_a_group_says_how_to_have_one(
 ) -> None:
     with_holes(new, "region").to_csv(here / "new.csv", index=False)
     told = shell("predict", model, here / "new.csv", "--out", here / "never.csv", code=2).stderr
-    assert "got 140 rows without (first: data row 3). Leave those rows out; or train with " in told
+    assert "got 140 rows without (first: data row 3). No row is left without a dec" in told
 
 
 def numbered(table: pd.DataFrame) -> pd.DataFrame:
@@ -274,6 +274,45 @@ def test_rows_are_left_out_and_counted(
     found = shell("train", here / "both.csv", *common, here / "left", "--drop-missing", *NAMED)
     assert "320 rows without 'region' are taken for 'not stated'." in found.stderr
     assert "320 rows without 'decision' are left out." in found.stderr
+
+
+def test_rows_that_are_left_out_make_no_difference_to_the_others(
+    model: Path, here: Path, new: pd.DataFrame, shell: Any, answer: Any
+) -> None:
+    holes = with_holes(new, "decision", "region")
+    holes.to_csv(here / "gaps.csv", index=False)
+    holes.dropna(subset=["decision", "region"]).to_csv(here / "rest.csv", index=False)
+    given = ("gaps.csv", "--drop-missing"), ("rest.csv",)
+    one, two = (answer("evaluate", model, here / name, *more) for name, *more in given)
+    assert one == two
+    one, two = (
+        answer("calibrate", model, here / name, *more, "--overwrite", "--out", here / "again")
+        for name, *more in given
+    )
+    assert (one["calibration_rows"], one["frontier"]) == (420, two["frontier"])
+    told = shell("evaluate", model, here / "gaps.csv", "--drop-missing").stderr
+    assert told == "280 rows without 'decision' or 'region' are left out.\n"
+    given = ("--drop-missing", "--no-labels", "--overwrite", "--out", here / "again")
+    told = shell("calibrate", model, here / "gaps.csv", *given).stderr
+    assert told.startswith("140 rows without 'region' are left out.\n")  # no label is needed
+
+
+def test_every_command_says_how_to_do_without_what_is_missing(
+    model: Path, crossed: Path, here: Path, new: pd.DataFrame, shell: Any
+) -> None:
+    with_holes(new, "region").to_csv(here / "ungrouped.csv", index=False)
+    with_holes(new, "decision").to_csv(here / "unlabelled.csv", index=False)
+    out = ("--out", here / "never.csv")
+    group, label = (
+        f"got 140 rows without (first: data row 3). {way}"
+        for way in ("--drop-missing leaves those rows out; a model that", "--drop-missing leaves")
+    )
+    assert group in shell("evaluate", model, here / "ungrouped.csv", code=2).stderr
+    assert group in shell("calibrate", model, here / "ungrouped.csv", *out, code=2).stderr
+    assert label in shell("evaluate", model, here / "unlabelled.csv", code=2).stderr
+    for folder, ways in ((model, ", --no-labels does without labels.\n"), (crossed, ".\n")):
+        told = shell("calibrate", folder, here / "unlabelled.csv", *out, code=2).stderr
+        assert told.endswith(f"{label} those rows out{ways}")
 
 
 def test_numbers_of_rows_are_those_of_the_file(here: Path, old: pd.DataFrame, shell: Any) -> None:

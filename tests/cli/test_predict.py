@@ -17,7 +17,7 @@ from sklearn.ensemble import HistGradientBoostingClassifier
 
 import fairdial
 from fairdial import FairBayes, Network
-from fairdial.cli.rows import inputs, read_rows
+from fairdial.cli.model_rows import read_rows
 from fairdial.cli.tables import as_text, read_table
 from fairdial.methods.learners import boosting, logistic
 
@@ -37,8 +37,8 @@ def test_decisions_and_margins_are_the_estimators(
     data, out = place / f"new.{kind.removesuffix('.gz')}", tmp_path / f"out.{kind}"
     told = answer("predict", model, data, "--tolerance", 0.05, "--id", "number", "--out", out)
     found = fairdial.load(model)
-    table = read_rows(found, data)
-    X = inputs(found, table)
+    rows = read_rows(found, data)
+    table, X = rows.table, rows.X
     decisions = written(out)
     assert decisions.columns.tolist() == ["number", "decision", "margin", "logit"]
     assert decisions["number"].tolist() == table["number"].tolist()
@@ -63,7 +63,7 @@ def test_confidence_and_intersections(
     answer("predict", crossed, place / "new.csv", "--tolerance", 0.7, "--confidence", 0.9, "--out",
            tmp_path / "out.csv")  # fmt: skip
     found = fairdial.load(crossed)
-    X = inputs(found, read_rows(found, place / "new.csv"))
+    X = read_rows(found, place / "new.csv").X
     assert X.columns[-2:].tolist() == ["region", "sex"]
     sure = found.predict(X, tolerance=0.7, confidence=0.9)
     assert written(tmp_path / "out.csv")["decision"].tolist() == sure.tolist()
@@ -73,7 +73,7 @@ def test_a_tolerance_chosen_after_looking_is_decided_by_the_simultaneous_positio
     model: Path, place: Path, tmp_path: Path, answer: Any
 ) -> None:
     found = fairdial.load(model)
-    table = read_rows(found, place / "new.csv")
+    rows = read_rows(found, place / "new.csv")
     given = ("predict", model, place / "new.csv", "--tolerance", 0.3, "--confidence", 0.9)
     thresholds = {}
     for name, flag in (("one", ()), ("any", ("--simultaneous",))):
@@ -81,7 +81,7 @@ def test_a_tolerance_chosen_after_looking_is_decided_by_the_simultaneous_positio
         assert (told["tolerance"], told["simultaneous"]) == (0.3, bool(flag))
         point = found.frontier_.at(0.3, confidence=0.9, simultaneous=bool(flag))
         limits = dict(zip(point.groups, point.thresholds, strict=True))
-        margin = found.logits(inputs(found, table)) - table["region"].map(limits).to_numpy()
+        margin = found.logits(rows.X) - rows.told["region"].map(limits).to_numpy()
         assert np.array_equal(written(tmp_path / f"{name}.csv")["margin"], margin)
         thresholds[name] = limits
     assert thresholds["one"] != thresholds["any"]

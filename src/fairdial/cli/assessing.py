@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from fairdial._validation import match_groups
 from fairdial.cli.figures import plain
-from fairdial.cli.rows import sensitive_columns
+from fairdial.cli.rows import count_missing
 from fairdial.cli.tables import row_name
 from fairdial.confidence import gap_interval, rate_interval
 from fairdial.criteria import criterion
@@ -18,31 +18,41 @@ from fairdial.errors import InvalidInputError
 from fairdial.metrics import group_table
 
 
-def take_truth(model: Any, column: Any) -> NDArray[np.bool_]:
-    """Which rows have the positive label; values that are no label are refused."""
+def take_truth(model: Any, column: Any, ways: str = "") -> NDArray[np.bool_]:
+    """Which rows have the positive label; values that are no label are refused.
+
+    ``ways`` are those out of missing labels besides leaving their rows out.
+    """
+    missing = column.isna().to_numpy()
+    if missing.any():
+        raise InvalidInputError(
+            f"DATA must hold a label in every row of {column.name!r}, got {count_missing(missing)}."
+            f" --drop-missing leaves those rows out{ways}."
+        )
     negative, positive = model.classes_.tolist()
     other = column[~column.isin([negative, positive])]
     if len(other):
-        missing = other.isna().iloc[0]
-        got = "nothing" if missing else repr(other.iloc[0])
         raise InvalidInputError(
-            f"--label: {column.name!r} must hold {negative!r} and {positive!r}, as in training, "
-            f"got {got} in {row_name(other.index[0])}.{' Leave such rows out.' if missing else ''}"
+            f"DATA must hold {negative!r} or {positive!r} in {column.name!r}, as in training, got "
+            f"{other.iloc[0]!r} in {row_name(other.index[0])}."
         )
     truth: NDArray[np.bool_] = column.isin([positive]).to_numpy()
     return truth
 
 
 def assess(
-    model: Any, X: Any, truth: NDArray[np.bool_] | None, decided: NDArray[np.bool_], level: float
+    model: Any,
+    groups: Any,
+    truth: NDArray[np.bool_] | None,
+    decided: NDArray[np.bool_],
+    level: float,
 ) -> dict[str, Any]:
     """Figures of decisions, by group and in all, with their intervals.
 
     Of a group without rows that count, every rate is possible: the interval of the gap allows for
     it, and the gap is that of the other groups (None where fewer than two are left).
     """
-    kind, columns = criterion(model.criterion), sensitive_columns(model)
-    groups = X[columns] if len(columns) > 1 else X[columns[0]]
+    kind = criterion(model.criterion)
     labels = decided if truth is None else truth
     frame = group_table(labels, decided, sensitive_features=groups)
     if truth is None:

@@ -19,6 +19,8 @@ LEVEL = 0.95
 @options.tolerance(told="The largest gap that is wished for. [default: where the dial rests]")
 @options.certifies
 @click.option("--label", metavar="COLUMN", help="Column of labels. [default: that of training]")
+@options.SENSITIVE
+@options.DROP_MISSING
 @click.option(
     "--level",
     type=options.Share(0, 1, min_open=True, max_open=True),
@@ -37,6 +39,8 @@ def evaluate(
     confidence: float | None,
     simultaneous: bool,
     label: str | None,
+    sensitive: tuple[str, ...],
+    drop_missing: bool,
     level: float,
     key_file: Path | None,
     trust: tuple[str, ...],
@@ -52,31 +56,32 @@ def evaluate(
     """
     from fairdial._validation import check_fraction
     from fairdial.cli.assessing import assess, take_truth
-    from fairdial.cli.calibrate import refuse_without_labels
+    from fairdial.cli.calibrate import refuse_without_labels, say_unlabelled
     from fairdial.cli.figures import holds_for_any, plain
+    from fairdial.cli.model_rows import label_of, read_rows, refuse_strangers, wishes
     from fairdial.cli.models import open_model, share_of, telling_table
-    from fairdial.cli.rows import inputs, label_of, read_rows, refuse_strangers, wishes
     from fairdial.cli.tables import need_columns
 
     check_fraction(level, "level")
     model = open_model(folder, key_file, trust)
     name = label_of(model) if label is None else label
-    table = read_rows(model, data, name, tell=show.note, form=form)
+    rows = read_rows(model, data, name, show.note, form, sensitive, drop_missing)
     if label is not None:
-        need_columns(table, [label], "--label")
+        need_columns(rows.table, [label], "--label")
     truth = None
-    if name is not None and name in table:
-        truth = take_truth(model, table[name])
+    if name is not None and name in rows.table:
+        truth = take_truth(model, rows.table[name])
     else:
         refuse_without_labels(model, name)
-        show.note("DATA has no labels: accuracy isn't known.")
-    refuse_strangers(model, table)
-    X = inputs(model, table)
+        show.note(f"{say_unlabelled(name)}: accuracy isn't known.")
+    refuse_strangers(model, rows)
     wish = model.tolerance if tolerance is None else tolerance
-    asked = wishes(wish, table, simultaneous)
+    asked = wishes(wish, rows, simultaneous)
     with telling_table(share_of(model)):
-        decided = model.predict(X, tolerance=asked, confidence=confidence) == model.classes_[1]
-    found = assess(model, X, truth, decided, level) | {
+        labels = model.predict(
+            rows.X, sensitive_features=rows.apart, tolerance=asked, confidence=confidence
+        )
+    found = assess(model, rows.groups, truth, labels == model.classes_[1], level) | {
         "tolerance": wish,
         "confidence": confidence,
         "simultaneous": holds_for_any(model.frontier_, confidence, simultaneous),

@@ -33,6 +33,18 @@ TRUST = click.option(
     metavar="TYPE",
     help="A type of scikit-learn's objects that may be loaded besides those known to be harmless.",
 )
+SENSITIVE = click.option(
+    "--sensitive",
+    multiple=True,
+    metavar="COLUMN[,COLUMN]",
+    help="Column that tells the group, of a model from Python that was given its groups as "
+    "sensitive_features; several stand for their intersections. [default: that of training]",
+)
+DROP_MISSING = click.option(
+    "--drop-missing",
+    is_flag=True,
+    help="Leave out rows without a group, or without a label where labels are used.",
+)
 OVERWRITE = click.option("--overwrite", is_flag=True, help="Replace what lies at --out.")
 
 

@@ -33,6 +33,7 @@ DECISION, MARGIN, LOGIT = "decision", "margin", "logit"
     metavar="COLUMN",
     help="Column of DATA to write beside them, as it is there; repeatable.",
 )
+@options.SENSITIVE
 @options.OVERWRITE
 @options.KEY
 @options.reads
@@ -46,6 +47,7 @@ def predict(
     simultaneous: bool,
     out: Path,
     identity: tuple[str, ...],
+    sensitive: tuple[str, ...],
     overwrite: bool,
     key_file: Path | None,
     trust: tuple[str, ...],
@@ -60,14 +62,8 @@ def predict(
     features and the sensitive columns that the model was trained with; others are ignored.
     """
     from fairdial.cli.figures import holds_for_any, plain
+    from fairdial.cli.model_rows import read_rows, refuse_strangers, wishes
     from fairdial.cli.models import open_model, share_of, telling_table
-    from fairdial.cli.rows import (
-        inputs,
-        read_rows,
-        refuse_strangers,
-        sensitive_columns,
-        wishes,
-    )
     from fairdial.cli.tables import (
         check_free,
         check_table_name,
@@ -85,27 +81,26 @@ def predict(
         check_table_name(out)
         check_free(out, overwrite)
     model = open_model(folder, key_file, trust)
-    table = read_rows(model, data, tell=show.note, form=form)
-    beside = split_names(identity, table.columns)
-    need_columns(table, beside, "--id")
+    rows = read_rows(model, data, tell=show.note, form=form, sensitive=sensitive)
+    beside = split_names(identity, rows.table.columns)
+    need_columns(rows.table, beside, "--id")
     for name in beside:
         if name in (DECISION, MARGIN, LOGIT):
             raise InvalidInputError(f"--id must not be called {name!r}: that is written, too.")
-    refuse_strangers(model, table)
-    X = inputs(model, table)
+    refuse_strangers(model, rows)
     wish = model.tolerance if tolerance is None else tolerance
+    asked = wishes(wish, rows, simultaneous)
     with telling_table(share_of(model)):
         margin = model.decision_function(
-            X, tolerance=wishes(wish, table, simultaneous), confidence=confidence
+            rows.X, sensitive_features=rows.apart, tolerance=asked, confidence=confidence
         )
     selected = margin > 0
-    found = read_as_written(data, beside, form) if beside else table[[]]
+    found = read_as_written(data, beside, form) if beside else rows.table[[]]
     if is_parquet(out):  # which calibrate --scores reads: groups under the names that are known
-        known = [name for name in beside if name in sensitive_columns(model)]
-        found = found.assign(**{name: table[name] for name in known})
+        found = found.assign(**{name: rows.told[name] for name in beside if name in rows.told})
     found = found.assign(**{DECISION: model.classes_[selected.astype(int)], MARGIN: margin})
     if hasattr(model, "logits"):
-        found[LOGIT] = model.logits(X)
+        found[LOGIT] = model.logits(rows.X, sensitive_features=rows.apart)
     write_table(found, out, overwrite=overwrite)
     told: dict[str, Any] = {
         "out": str(out),

@@ -1,29 +1,23 @@
-"""Rows of a user's table: to train on, and for a model that knows its columns."""
+"""Rows of a user's table to train on."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from fairdial._validation import SAME_GROUP, did_you_mean, encode_groups
-from fairdial.cli.categories import strange_values
-from fairdial.cli.options import Form
+from fairdial._validation import did_you_mean, encode_groups
 from fairdial.cli.tables import (
     MISSING,
-    USUAL,
-    as_numbers,
     as_text,
     find_amount,
     looks_like_dates,
     looks_like_prose,
     need_columns,
-    read_table,
     row_name,
     split_names,
     tidy,
@@ -34,7 +28,6 @@ from fairdial.errors import (
     FairdialWarning,
     InvalidInputError,
     SmallGroupError,
-    UnknownGroupError,
     warn,
 )
 from fairdial.methods.rows import hold_out
@@ -118,7 +111,7 @@ def training_rows(
     if missing_group is not None:
         table = table.assign(**_named(table, groups, missing_group, say))
     if drop_missing:
-        table = _whole(table, [label] if missing_group is not None else [label, *groups], say)
+        table = whole_rows(table, [label] if missing_group is not None else [label, *groups], say)
     y, chosen = take_labels(table[label], positive)
     X = take_features(table.drop(columns=[label, *left_out]), groups)
     return TrainingRows(X.reset_index(drop=True), y.reset_index(drop=True), chosen, groups)
@@ -134,7 +127,7 @@ def _named(
         count = int(table[column].isna().sum())
         there = ", which is there already" if (as_text(table[column]) == name).any() else ""
         so = f"{'is' if count == 1 else 'are'} taken for {name!r}{there}"
-        say(f"{_rows(count)} without {column!r} {so if count else 'there is'}.")
+        say(f"{say_rows(count)} without {column!r} {so if count else 'there is'}.")
     return fill_groups(table[list(groups)], name)
 
 
@@ -161,7 +154,7 @@ def _text_of(value: Any) -> str:
     return str(int(value) if isinstance(value, float) and value.is_integer() else value)
 
 
-def _is_read(name: str) -> bool:
+def is_read(name: str) -> bool:
     """Whether a text is what becomes of a number or a truth value that is read."""
     try:
         return name in ("False", "True") or name == _text_of(float(name))
@@ -169,7 +162,7 @@ def _is_read(name: str) -> bool:
         return False
 
 
-def _whole(table: pd.DataFrame, names: list[str], say: Callable[[str], None]) -> pd.DataFrame:
+def whole_rows(table: pd.DataFrame, names: list[str], say: Callable[[str], None]) -> pd.DataFrame:
     """The rows that have a value in each of these columns, under their numbers.
 
     Whole numbers are whole again, though pandas reads them as others where one is missing.
@@ -181,7 +174,7 @@ def _whole(table: pd.DataFrame, names: list[str], say: Callable[[str], None]) ->
             f"--drop-missing must leave rows, got none with {', '.join(map(repr, names))}."
         )
     so = f"{'is' if count == 1 else 'are'} left out" if count else "there is"
-    say(f"{_rows(count)} without {' or '.join(map(repr, names))} {so}.")
+    say(f"{say_rows(count)} without {' or '.join(map(repr, names))} {so}.")
     kept = table[known]
     floats = [name for name in names if pd.api.types.is_float_dtype(kept[name].dtype)]
     return kept.astype({name: "int64" for name in floats if (kept[name] % 1 == 0).all()})
@@ -192,8 +185,8 @@ def take_labels(column: pd.Series, positive: str | None) -> tuple[pd.Series, Any
     missing = column.isna().to_numpy()
     if missing.any():
         raise InvalidInputError(
-            f"--label: {column.name!r} must hold a label in every row, got {_without(missing)}. "
-            "--drop-missing leaves those rows out."
+            f"--label: {column.name!r} must hold a label in every row, got "
+            f"{count_missing(missing)}. --drop-missing leaves those rows out."
         )
     values = sorted(column.unique().tolist(), key=str)
     if len(values) != 2:
@@ -225,12 +218,12 @@ def take_labels(column: pd.Series, positive: str | None) -> tuple[pd.Series, Any
     )
 
 
-def _without(missing: NDArray[np.bool_]) -> str:
+def count_missing(missing: NDArray[np.bool_]) -> str:
     """How many rows lack something, and the first of them."""
-    return f"{_rows(int(missing.sum()))} without (first: {row_name(int(np.argmax(missing)))})"
+    return f"{say_rows(int(missing.sum()))} without (first: {row_name(int(np.argmax(missing)))})"
 
 
-def _rows(count: int) -> str:
+def say_rows(count: int) -> str:
     """So many rows, in words."""
     return {0: "No row", 1: "1 row"}.get(count, f"{count:,} rows")
 
@@ -248,7 +241,7 @@ def take_features(table: pd.DataFrame, groups: Sequence[str]) -> pd.DataFrame:
     if missing.any():
         raise InvalidInputError(
             f"--sensitive: {', '.join(map(repr, groups))} must tell the group of every row, got "
-            f"{_without(missing)}. {NO_GROUP}"
+            f"{count_missing(missing)}. {NO_GROUP}"
         )
     for name in groups:
         _warn_of_twins(table[name])
@@ -356,142 +349,3 @@ def check_held_out(rows: TrainingRows, criterion: str, share: float, least: int)
             f"--label: {rows.y.name!r} must have at least {LEAST_LEFT} rows of each label that "
             f"aren't held out, to train on, got {left.min()} of the label {rare!r}."
         )
-
-
-# ---- rows for a model --------------------------------------------------------------------------
-
-
-def sensitive_columns(model: Any) -> list[str]:
-    """Columns that tell the group."""
-    given = model.sensitive_column
-    if given is None:
-        raise InvalidInputError(
-            "MODEL must know which column tells the group, got one that was trained without "
-            "`sensitive_column`: use it from Python."
-        )
-    return list(given) if isinstance(given, (list, tuple)) else [given]
-
-
-def missing_group(model: Any) -> str | None:
-    """The group of rows that don't tell theirs, if training gave them one."""
-    name: str | None = getattr(model, "training_", {}).get("missing_group")
-    return name
-
-
-def label_of(model: Any) -> str | None:
-    """The column of the labels in training, where they came from one."""
-    name: str | None = getattr(model, "label_name_", None)
-    return name
-
-
-def read_rows(
-    model: Any,
-    data: Path,
-    label: str | None = None,
-    tell: Callable[[str], None] | None = None,
-    form: Form = USUAL,
-) -> pd.DataFrame:
-    """The table with every column that the model needs, each of the kind that it knows.
-
-    ``tell`` is told of values that the model has no category for.
-    """
-    names = getattr(model, "feature_names_in_", None)
-    if names is None:
-        raise InvalidInputError(
-            "MODEL must know its features by name, got one that was trained on rows without "
-            "names: use it from Python."
-        )
-    features, groups = [str(name) for name in names], sensitive_columns(model)
-    kinds = getattr(model, "feature_dtypes_", {})
-    words = [name for name in features if _is_text(kinds.get(name))]
-    texts = [*words]
-    known = model.frontier_.groups if hasattr(model, "frontier_") else ()
-    unnamed = missing_group(model)
-    known = [name for name in known if name != unnamed]
-    named = all(isinstance(name, str) for name in known)  # not numbers, which "NA" is none of
-    read = unnamed is not None and all(_is_read(name) for name in known)
-    if len(groups) == 1 and known and named and not read:
-        texts += groups
-    if label is not None and isinstance(model.classes_[1], str):
-        texts.append(label)
-    table = read_table(data, texts, form, groups if named else ())
-    need_columns(table, [*features, *groups], "DATA")
-    table = table.assign(**fill_groups(table[groups], unnamed))
-    missing = table[groups].isna().any(axis=1).to_numpy()
-    if missing.any():
-        raise InvalidInputError(
-            f"DATA must tell the group of every row in {', '.join(map(repr, groups))}, got "
-            f"{_without(missing)}. Leave those rows out; or train with --missing-group, which "
-            "gives them a group of their own."
-        )
-    if tell is not None:
-        for text in strange_values(model, table[words]):
-            tell(text)
-    return table.assign(**{name: _as_known(table[name], kinds.get(name)) for name in features})
-
-
-def _is_text(kind: Any) -> bool:
-    """Whether a column's type in training was one of texts."""
-    values = getattr(kind, "categories", None)
-    if values is not None:
-        return all(isinstance(value, str) for value in values)
-    return kind is not None and getattr(kind, "kind", "O") not in "biuf"
-
-
-def _as_known(column: pd.Series, kind: Any) -> pd.Series:
-    """A column in the type that it had in training."""
-    if kind is None:
-        return tidy(column.to_frame())[column.name]
-    ready = as_text(column) if _is_text(kind) else column
-    if hasattr(kind, "categories"):
-        return ready.where(ready.isin(kind.categories)).astype(kind)
-    return ready if _is_text(kind) else as_numbers(column)
-
-
-def groups_of(model: Any, table: pd.DataFrame) -> tuple[Hashable, ...]:
-    """Names of the groups that the rows are of."""
-    return _encode(model, table)[1]
-
-
-def _encode(model: Any, table: pd.DataFrame) -> tuple[NDArray[Any], tuple[Hashable, ...]]:
-    columns = sensitive_columns(model)
-    given = table[columns] if len(columns) > 1 else table[columns[0]]
-    return encode_groups(given, "sensitive_features")
-
-
-def refuse_strangers(model: Any, table: pd.DataFrame) -> None:
-    """Rows to be decided on must be of groups that the dial knows."""
-    codes, found = _encode(model, table)
-    known = model.frontier_.groups
-    strange = [name for name in found if name not in known]
-    if not strange:
-        return
-    wrong = np.isin(codes, [found.index(name) for name in strange])
-    listed = ", ".join(map(repr, strange[:MOST_LABELS]))
-    more = ", ..." if len(strange) > MOST_LABELS else ""
-    anew = "calibrate on rows of it"
-    if getattr(model, "trained_groups_", None) is not None:
-        anew = "train anew with rows of it, as this method learns from the group"
-    raise UnknownGroupError(
-        f"DATA must hold groups that the dial knows, {', '.join(map(repr, known))}; got "
-        f"{listed}{more} in {_rows(int(wrong.sum()))} (first: {row_name(int(np.argmax(wrong)))})."
-        f"{group_meant(strange, known)} Correct a name that is misspelt; if the group is new, "
-        f"{anew}."
-    )
-
-
-def group_meant(strange: Iterable[Hashable], known: Iterable[Hashable]) -> str:
-    """The end of a sentence that names the known group which was probably meant; or nothing."""
-    names = list(known)
-    near = (did_you_mean(name, names, SAME_GROUP) for name in strange)
-    return next(filter(None, near), "")
-
-
-def wishes(tolerance: float, table: pd.DataFrame, simultaneous: bool) -> Any:
-    """A tolerance as ``predict`` takes it; one for each row makes its confidence simultaneous."""
-    return np.full(len(table), tolerance) if simultaneous else tolerance
-
-
-def inputs(model: Any, table: pd.DataFrame) -> pd.DataFrame:
-    """Features and groups, as ``predict`` takes them."""
-    return table[[*map(str, model.feature_names_in_), *sensitive_columns(model)]]
