@@ -201,6 +201,9 @@ def test_arguments_of_python_are_called_as_the_command_calls_them() -> None:
             "`key` must have": "--key-file must have",
             "`manifest.json` must": "`manifest.json` must",
             "`tolerance`=0.01 can't": "--tolerance=0.01 can't",
+            "no state of the dial has a demographic_parity gap": "no position of the dial has a "
+            "demographic parity gap",
+            "the smallest gap is used and feasible is False": "the smallest gap is used",
         },
         "calibrate": {
             "`path` must hold": "DATA must hold",

@@ -101,6 +101,17 @@ def test_confidence_is_the_frontiers_or_its_refusal(
         assert shell(*command, *given, code=1).stderr == found.stderr
 
 
+def test_a_refusal_at_rest_names_no_option_that_was_not_given(
+    model: Path, place: Path, shell: Any
+) -> None:
+    rows, sure = place / "new.csv", ("--confidence", 0.999)
+    for name, *more in (("dial",), ("predict", rows, "--out", "-"), ("evaluate", rows)):
+        told = shell(name, model, *more, *sure, code=1).stderr
+        assert told.startswith("Error: Where the dial rests, tolerance 0.1 can't be certified with")
+        told = shell(name, model, *more, *sure, "--tolerance", 0.1, code=1).stderr
+        assert told.startswith("Error: --tolerance=0.1 can't be certified with")
+
+
 BEFOREHAND = (
     ", if the tolerance was decided on before looking at the figures; --simultaneous is for"
 )
@@ -150,7 +161,8 @@ def test_simultaneous_comes_with_confidence(
 
 def test_a_tolerance_that_is_out_of_reach_is_told(model: Path, answer: Any, shell: Any) -> None:
     found = shell("dial", model, "--tolerance", 0)
-    assert found.stderr.startswith("Warning: no state of the dial has a demographic_parity gap")
+    assert found.stderr.startswith("Warning: no position of the dial has a demographic parity gap")
+    assert found.stderr.endswith(" is used\n")
     assert found.stderr.count("\n") == 1
     assert "It is the smallest gap of the dial." in found.stdout
     assert answer("dial", model, "--tolerance", 0)["feasible"] is False
@@ -315,9 +327,9 @@ def test_where_the_dial_rests_is_compared_with_and_not_warned_about(
     shell("dial", tmp_path / "m", "--tolerance", 0, "--set")
     for given, warned in ((("--tolerance", 0.2, *keep), False), (("--tolerance", 0), True)):
         found = shell("dial", tmp_path / "m", *given)
-        assert ("no state of the dial has a " in found.stderr) == warned
+        assert ("no position of the dial has a " in found.stderr) == warned
         assert "rows moved from " in found.stdout
-    assert "no state" in shell("dial", tmp_path / "m", "--tolerance", 0.2, "--from", 0).stderr
+    assert "no position" in shell("dial", tmp_path / "m", "--tolerance", 0.2, "--from", 0).stderr
 
 
 def test_a_model_without_a_dial_is_told_apart(

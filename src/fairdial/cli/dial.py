@@ -59,7 +59,7 @@ def dial(
     resting = known.resting
     wish = resting if tolerance is None else tolerance
     start = resting if before is None else before
-    with telling_table(known.share):
+    with telling_table(known.share, asked=tolerance is not None):
         after = known.frontier.at(wish, confidence=confidence, simultaneous=simultaneous)
     any_wish = holds_for_any(known.frontier, confidence, simultaneous)
     if before is None:  # nobody asked for where it rests: no warning if that isn't reached

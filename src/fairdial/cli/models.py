@@ -70,21 +70,23 @@ def read_told(folder: Path, key: Path | None) -> Told:
 
 
 @contextlib.contextmanager
-def telling_table(share: Any) -> Iterator[None]:
+def telling_table(share: Any, *, asked: bool) -> Iterator[None]:
     """A refusal that says how many calibration rows would do names the whole table, too.
 
     ``share`` is that of the rows which are held out from a training; None: it isn't known.
+    ``asked`` says whether --tolerance was given; else the refusal is about where the dial rests.
     """
     try:
         yield
     except CannotCertifyError as error:
-        rows = error.rows_needed
-        if rows is None or not isinstance(share, float) or not 0 < share < 1:
-            raise
-        whole = f"a table of about {_about(rows / share):,} with {100 * share:.4g}% held out"
-        told = f"when training: {whole}"
+        rows, told = error.rows_needed, str(error)
+        if not asked:
+            told = told.replace("`tolerance`=", "Where the dial rests, tolerance ", 1)
+        if rows is not None and isinstance(share, float) and 0 < share < 1:
+            whole = f"a table of about {_about(rows / share):,} with {100 * share:.4g}% held out"
+            told = f"{told.removesuffix('.')} (when training: {whole})."
         raise CannotCertifyError(
-            f"{str(error).removesuffix('.')} ({told}).",
+            told,
             smallest_tolerance=error.smallest_tolerance,
             rows_needed=rows,
         ) from error

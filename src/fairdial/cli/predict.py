@@ -90,7 +90,7 @@ def predict(
     refuse_strangers(model, rows)
     wish = model.tolerance if tolerance is None else tolerance
     asked = wishes(wish, rows, simultaneous)
-    with telling_table(share_of(model)):
+    with telling_table(share_of(model), asked=tolerance is not None):
         margin = model.decision_function(
             rows.X, sensitive_features=rows.apart, tolerance=asked, confidence=confidence
         )

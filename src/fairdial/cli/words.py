@@ -16,8 +16,15 @@ PHRASES = (  # advice that names what no command has
     (" (or give FairBayes an estimator of scikit-learn)", ""),
     ("recalibrate='group' repairs it", "training with --recalibrate repairs it"),
     ("recalibrate='group'", "--recalibrate"),
+    ("no state of the dial has", "no position of the dial has"),
+    (" is used and feasible is False", " is used"),
+    (
+        "; where the bins are too coarse for the scale of the scores, more `bits` or exact "
+        "`tolerances=` take them apart",
+        "",
+    ),
 )
-OTHERS = {  # a name of Python: the parameters of commands that it may be
+OTHERS = {  # a name of Python: the parameters of commands that it may be, those required first
     "X": ("data",),
     "folder": ("folder", "out"),
     "key": ("key_file",),
@@ -32,6 +39,7 @@ OTHERS = {  # a name of Python: the parameters of commands that it may be
 }
 QUOTED = re.compile(r"`(\w+)=?`")
 SET = re.compile(r"(?<![-\w])(\w+)=(\w+)\b")
+GAP = re.compile(r"\b([a-z]+)_([a-z]+) gap\b")  # of a criterion
 
 
 def in_options(text: str, command: click.Command | None) -> str:
@@ -45,15 +53,16 @@ def in_options(text: str, command: click.Command | None) -> str:
     >>> in_options("`key` must have 16 bytes, got 3.", click.Command("dial", params=[key]))
     '--key-file must have 16 bytes, got 3.'
     """
-    names = {} if command is None else dict(_name(parameter) for parameter in command.params)
+    parameters = [] if command is None else command.params
+    names = dict(map(_name, parameters))
+    required = {parameter.name for parameter in parameters if parameter.required}
     for old, new in PHRASES:
         text = text.replace(old, new)
 
     def called(found: re.Match[str]) -> str:
-        for name in (found[1], *OTHERS.get(found[1], ())):
-            if name in names:
-                return names[name]
-        return found[0]
+        others = [name for name in OTHERS.get(found[1], ()) if name in names]
+        others.sort(key=lambda name: name not in required)
+        return names.get(found[1]) or next((names[name] for name in others), found[0])
 
     def given(found: re.Match[str]) -> str:
         option = names.get(found[1], "")
@@ -61,7 +70,7 @@ def in_options(text: str, command: click.Command | None) -> str:
             return found[0]
         return option if found[2] == "True" else f"{option} {found[2]}"
 
-    return SET.sub(given, QUOTED.sub(called, text))
+    return SET.sub(given, QUOTED.sub(called, GAP.sub(r"\1 \2 gap", text)))
 
 
 def _name(parameter: click.Parameter) -> tuple[str, str]:

@@ -21,10 +21,12 @@ from typing import TYPE_CHECKING, Any
 
 from fairdial.errors import (
     CannotCertifyError,
+    FairdialWarning,
     InfeasibleToleranceWarning,
     InvalidInputError,
     MissingExtraError,
     say_install,
+    warn,
 )
 from fairdial.serve.audit import BESIDE, SERVER, AuditLog, Entry
 from fairdial.serve.naming import people_of
@@ -332,7 +334,8 @@ def prepare(
     )
     people_of(frontier.groups, settings.people)
     if place is None or not _holds(place):
-        _certify(frontier, start, confidence, kept=False)  # before a log is made
+        asked = tolerance is not None  # and checked before a log is made
+        _certify(frontier, start, confidence, kept=False, asked=asked)
     _load(settings)
     _settle(settings, frontier, wished=tolerance is not None)
     return settings
@@ -357,7 +360,7 @@ def _load(settings: Settings) -> Any:
 def _settle(settings: Settings, frontier: Frontier, *, wished: bool) -> None:
     """Put the dial where it is to stand, and record it if that is another place or model."""
     if settings.audit is None:
-        _certify(frontier, settings.tolerance, settings.confidence, kept=False)
+        _certify(frontier, settings.tolerance, settings.confidence, kept=False, asked=wished)
         return
     writes = not settings.read_only
     log = AuditLog(settings.audit, create=writes, write=writes)
@@ -373,9 +376,12 @@ def _settle(settings: Settings, frontier: Frontier, *, wished: bool) -> None:
         if last is not None:
             if moved or not wished or settings.read_only:
                 tolerance = last.tolerance
+                if wished and tolerance != settings.tolerance:
+                    _warn_unused(settings, last)
             wishes = [c for c in (last.confidence, settings.confidence) if c is not None]
             confidence = max(wishes, default=None)
-        _certify(frontier, tolerance, confidence, kept=moved)
+        asked = wished and tolerance == settings.tolerance
+        _certify(frontier, tolerance, confidence, kept=moved, asked=asked)
         reason = _why(last, settings.hash, tolerance, confidence)
         if writes and reason is not None:
             log.append(
@@ -389,6 +395,18 @@ def _settle(settings: Settings, frontier: Frontier, *, wished: bool) -> None:
             )
     finally:
         log.close()
+
+
+def _warn_unused(settings: Settings, last: Entry) -> None:
+    """Say that the log decides where the dial stands, and not what was asked for."""
+    how = "move it by the server's page or by PUT /v1/dial"
+    if settings.read_only:
+        how = "a server that isn't read-only moves it, by its page or by PUT /v1/dial"
+    warn(
+        f"`tolerance` {settings.tolerance:g} isn't used: the dial stands at {last.tolerance:g}, "
+        f"where the audit log says (version {last.version}); {how}",
+        FairdialWarning,
+    )
 
 
 def _why(last: Entry | None, model: str, tolerance: float, confidence: float | None) -> str | None:
@@ -423,7 +441,10 @@ def say_standing(settings: Settings) -> str:
     return f"The dial stands at {tolerance:g}{sure} ({source}){other}."
 
 
-def _certify(frontier: Frontier, tolerance: float, confidence: float | None, *, kept: bool) -> None:
+def _certify(
+    frontier: Frontier, tolerance: float, confidence: float | None, *, kept: bool, asked: bool
+) -> None:
+    """Whether a position can be certified; ``asked``: its tolerance was given for this start."""
     if confidence is None:
         return
     try:
@@ -434,8 +455,11 @@ def _certify(frontier: Frontier, tolerance: float, confidence: float | None, *, 
             if kept
             else "Start with another `tolerance`"
         )
+        told = str(error)
+        if not asked:
+            told = told.replace("`tolerance`=", "Where the dial stands, tolerance ", 1)
         raise CannotCertifyError(
-            f"{error} {way}, or without `confidence`.",
+            f"{told} {way}, or without `confidence`.",
             smallest_tolerance=error.smallest_tolerance,
             rows_needed=error.rows_needed,
         ) from error

@@ -18,6 +18,7 @@ from sklearn.linear_model import LogisticRegression
 from fairdial import (
     CannotCertifyError,
     FairBayes,
+    FairdialWarning,
     InvalidInputError,
     MissingExtraError,
     ModelFileError,
@@ -37,6 +38,8 @@ from fairdial.serve.run import (
     need_libraries,
     say_standing,
 )
+
+UNUSED = r"isn't used: the dial stands at 0\.05, where the audit log says \(version"
 
 
 @pytest.fixture
@@ -103,7 +106,8 @@ def test_a_tolerance_counts_until_somebody_moves_the_dial(case, settings, client
     assert (found[1].who, found[1].reason) == ("server", "started with tolerance 0.4")
     ask = client(case)
     ask.put("/v1/dial", json={"tolerance": 0.05, "reason": "x"}, headers=token)
-    settings(case, tolerance=0.2)
+    with pytest.warns(FairdialWarning, match=UNUSED):
+        settings(case, tolerance=0.2)
     assert entries(tmp_path / "audit.sqlite")[-1].tolerance == 0.05
 
 
@@ -115,9 +119,18 @@ def test_a_start_says_where_the_dial_stands_and_who_says_so(case, settings, clie
     assert say_standing(made) == ("The dial stands at 0.3 (`tolerance`); the folder's own is 0.1.")
     assert say_standing(settings(case)) == "The dial stands at 0.1 (audit log, version 1)."
     client(case).put("/v1/dial", json={"tolerance": 0.05, "reason": "x"}, headers=token)
-    assert say_standing(settings(case, tolerance=0.3)) == (
+    assert say_standing(settings(case, tolerance=0.05)) == (
         "The dial stands at 0.05 (audit log, version 2); the folder's own is 0.1."
     )
+
+
+def test_a_tolerance_that_is_not_used_is_told_with_the_one_that_is(case, settings, client, token):
+    client(case).put("/v1/dial", json={"tolerance": 0.05, "reason": "x"}, headers=token)
+    with pytest.warns(FairdialWarning, match=rf"^`tolerance` 0\.2 {UNUSED} 2\); move it by"):
+        settings(case, tolerance=0.2)
+    with pytest.warns(FairdialWarning, match=rf"{UNUSED}.*; a server that isn't read-only moves"):
+        settings(case, tolerance=0.2, read_only=True)
+    settings(case, tolerance=0.05)  # no warning: it stands there
 
 
 def test_nobody_is_called_as_the_server_is(case, client, token):
@@ -173,13 +186,17 @@ def test_a_dial_that_cant_be_certified_is_refused_before_anything_is_recorded(
     assert not (tmp_path / "audit.sqlite").exists()
     (tmp_path / "audit.sqlite").touch()  # an empty file is as good as none
     settings(case, tolerance=0.01)
-    with pytest.raises(CannotCertifyError, match=r"\. Start with another `tolerance`"):
+    told = r"^Where the dial stands, tolerance 0\.01 can't be .*\. Start with another `tolerance`"
+    with pytest.raises(CannotCertifyError, match=told):
         settings(case, confidence=0.95)
     assert len(entries(tmp_path / "audit.sqlite")) == 1
     log = AuditLog(tmp_path / "audit.sqlite")
     log.append(tolerance=0.02, who="Ann", reason="x", model=case.model.model_hash_)
     log.close()
-    with pytest.raises(CannotCertifyError, match="`audit` of its own"):
+    with (
+        pytest.warns(FairdialWarning, match=r"`tolerance` 0\.6 isn't used"),
+        pytest.raises(CannotCertifyError, match="`audit` of its own"),
+    ):
         settings(case, tolerance=0.6, confidence=0.95)
 
 
