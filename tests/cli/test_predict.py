@@ -305,6 +305,10 @@ def test_forms_are_for_csv(model: Path, place: Path, shell: Any) -> None:
             lambda t: t.assign(income=t["income"].astype(object).where(t.index != 5, "much")),
             "'income' must hold numbers, as it did in training, got 'much' in data row 6.",
         ),
+        (
+            lambda t: t.assign(owner=t["owner"].map({True: "yes", False: "no"})),
+            "'owner' must hold numbers or truth values (true, false), as it did in training, got '",
+        ),
         (lambda t: t.iloc[:0], "must hold at least one row"),
     ],
 )  # fmt: skip

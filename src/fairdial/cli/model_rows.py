@@ -29,6 +29,10 @@ from fairdial.errors import InvalidInputError, UnknownGroupError
 
 NO_GROUP = "; a model that was trained with --missing-group gives them a group of their own."
 LEAVE_OUT = f"--drop-missing leaves those rows out{NO_GROUP}"
+CALLED = {  # kinds of numpy's types; what train reads as truth values is kept in whole numbers
+    "b": "truth values (true, false)",
+    "i": "numbers or truth values (true, false)",
+}
 TAKE_OUT = f"No row is left without a decision: take those rows out of DATA{NO_GROUP}"
 
 
@@ -178,7 +182,7 @@ def _as_known(column: pd.Series, kind: Any) -> pd.Series:
     ready = as_text(column) if _is_text(kind) else column
     if hasattr(kind, "categories"):
         return ready.where(ready.isin(kind.categories)).astype(kind)
-    return ready if _is_text(kind) else as_numbers(column)
+    return ready if _is_text(kind) else as_numbers(column, CALLED.get(kind.kind, "numbers"))
 
 
 def refuse_strangers(model: Any, rows: ModelRows) -> None:

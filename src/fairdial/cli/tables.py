@@ -316,8 +316,8 @@ def as_text(column: pd.Series) -> pd.Series:
     return texts.where(column.notna(), None)
 
 
-def as_numbers(column: pd.Series) -> pd.Series:
-    """Values as numbers, or an error that names the first that is none."""
+def as_numbers(column: pd.Series, called: str = "numbers") -> pd.Series:
+    """Values as numbers, or an error that names the first that is none, and what it should be."""
     try:
         return _finite(pd.to_numeric(_tidy_column(column)).astype("float64"))
     except InvalidInputError:
@@ -326,7 +326,7 @@ def as_numbers(column: pd.Series) -> pd.Series:
         numbers = pd.to_numeric(as_text(column), errors="coerce")
         wrong = column[numbers.isna() & column.notna()]
         raise InvalidInputError(
-            f"{column.name!r} must hold numbers, as it did in training, got {wrong.iloc[0]!r} in "
+            f"{column.name!r} must hold {called}, as it did in training, got {wrong.iloc[0]!r} in "
             f"{row_name(wrong.index[0])}."
         ) from None
 
