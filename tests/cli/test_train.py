@@ -527,6 +527,30 @@ def test_that_the_gap_of_new_rows_may_be_larger_is_said_once(place: Path, shell:
     assert "On new rows the gap may well be larger, all the more" in shell(*again).stdout
 
 
+def test_a_dial_that_rests_at_the_strictest_position_by_default_is_told(
+    place: Path, tmp_path: Path, shell: Any
+) -> None:
+    common = ("train", place / "old.csv", *COMMON, "--sensitive", "region", "--method", "logistic")
+    out = tmp_path / "a"
+    assert shell(*common, "--out", out).stderr.endswith(
+        " its dial rests at 0.\nThat is the strictest position, because no --tolerance was given: "
+        f"fairdial dial {out} --tolerance T --set chooses another.\n"
+    )
+    found = shell(*common, "--out", tmp_path / "b", "--tolerance", 0)
+    assert found.stderr.endswith(" its dial rests at 0.\n")
+
+
+def test_groups_that_gfb_cannot_take_are_named_before_it_is_trained(
+    place: Path, tmp_path: Path, shell: Any
+) -> None:
+    given = ("--sensitive", "region,sex", "--method", "gfb", "--out", tmp_path / "m")
+    assert shell("train", place / "old.csv", *COMMON, *given, code=2).stderr == (
+        "Error: --sensitive: 'region', 'sex' must tell two groups for --method gfb, got 4: "
+        "'north & F', 'north & M', 'south & F', 'south & M'; --method boosting or fairbayes takes "
+        "any number.\n"
+    )
+
+
 def test_a_small_table_is_told_of_other_methods_unless_one_was_named(
     place: Path, tmp_path: Path, shell: Any
 ) -> None:

@@ -32,7 +32,8 @@ def main() -> None:
     """Fair classification with a dial: train once, set the tolerance afterwards.
 
     \b
-    fairdial train people.csv --label income --sensitive sex --out model
+    fairdial train people.csv --label income --positive ">50K" --sensitive sex \\
+        --tolerance 0.05 --out model
     fairdial dial model --tolerance 0.05
     fairdial predict model new.csv --tolerance 0.05 --out decisions.csv
 

@@ -29,8 +29,8 @@ COLUMNS = {  # group, label, and the two labels
     "compas": ("origin", "charged_again", "no", "yes"),
 }
 NEXT = (
-    "Next, on a table of your own: fairdial train people.csv --label income --sensitive sex "
-    "--out model"
+    'Next, on a table of your own: fairdial train people.csv --label income --positive ">50K" '
+    "--sensitive sex --tolerance 0.05 --out model"
 )
 BOOSTING = "gradient boosting"
 FIGURES = ("demo-frontier.png", "demo-logits.png")

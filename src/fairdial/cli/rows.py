@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from fairdial._validation import did_you_mean, encode_groups
+from fairdial._validation import did_you_mean, encode_groups, say_values
 from fairdial.cli.tables import (
     MISSING,
     as_text,
@@ -73,6 +73,12 @@ class TrainingRows:
     def texts(self) -> list[str]:
         """Features that are text."""
         return [name for name in self.features if self.X[name].dtype == object]
+
+    @property
+    def group_codes(self) -> tuple[NDArray[np.integer[Any]], tuple[Hashable, ...]]:
+        """The group of each row, and the groups' names."""
+        given = self.X[self.groups] if len(self.groups) > 1 else self.X[self.groups[0]]
+        return encode_groups(given, "sensitive_features")
 
     @property
     def is_wide(self) -> bool:
@@ -316,6 +322,16 @@ def _warn_of_twins(column: pd.Series) -> None:
         known.setdefault(plain, name)
 
 
+def check_two_groups(rows: TrainingRows) -> None:
+    """Whether GFB can be trained on these groups."""
+    names = rows.group_codes[1]
+    if len(names) > 2:
+        raise InvalidInputError(
+            f"--sensitive: {', '.join(map(repr, rows.groups))} must tell two groups for --method "
+            f"gfb, got {say_values(names)}; --method boosting or fairbayes takes any number."
+        )
+
+
 def check_held_out(rows: TrainingRows, criterion: str, share: float, least: int) -> None:
     """Whether every group will have enough held-out rows that count, before anything is trained.
 
@@ -323,8 +339,7 @@ def check_held_out(rows: TrainingRows, criterion: str, share: float, least: int)
     beforehand; which ones is drawn.
     """
     kind = find_criterion(criterion)
-    given = rows.X[rows.groups] if len(rows.groups) > 1 else rows.X[rows.groups[0]]
-    codes, names = encode_groups(given, "sensitive_features")
+    codes, names = rows.group_codes
     positive = max(rows.y.unique()) if rows.positive is None else rows.positive
     labels = (rows.y == positive).to_numpy()
     held = hold_out(codes.astype(np.intp) * 2 + labels, share, np.random.RandomState(0))

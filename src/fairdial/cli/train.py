@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -50,9 +51,9 @@ CRITERIA = ("demographic_parity", "equal_opportunity", "predictive_equality")
     show_default=True,
     help="What is trained. boosting: gradient boosting with small trees, logistic: logistic "
     "regression, each with the dial on top; blend: both, averaged. fairbayes: a network with the "
-    "dial on top. gfb, epo, fairbinn, yoto: networks of the paper. auto: tries boosting, logistic, "
-    "blend, a network and gfb on validation rows within --budget, and takes the simplest of those "
-    "that are about as good as the best. Networks need the extra torch.",
+    "dial on top. gfb (for two groups), epo, fairbinn, yoto: networks of the paper. auto: tries "
+    "boosting, logistic, blend, a network and gfb on validation rows within --budget, and takes "
+    "the simplest of those that are about as good as the best. Networks need the extra torch.",
 )
 @click.option("--out", required=True, type=click.Path(path_type=Path), help="Folder of the model.")
 @click.option("--positive", metavar="VALUE", help="The label that selected means.")
@@ -140,9 +141,10 @@ def train(
     Which is best differs between tables: --method auto tries, and says why it took what it took.
 
     \b
-    fairdial train people.csv --label income --sensitive sex --out model
-    fairdial train people.csv --label income --sensitive race,sex --criterion equal_opportunity \\
-        --drop id --tolerance 0.05 --out model
+    fairdial train people.csv --label income --positive ">50K" --sensitive sex \\
+        --tolerance 0.05 --out model
+    fairdial train people.csv --label income --positive ">50K" --sensitive race,sex \\
+        --criterion equal_opportunity --drop id --tolerance 0.05 --out model
 
     Under torchrun a network is trained by all its processes together:
     torchrun --nproc-per-node 2 -m fairdial train ... --method gfb
@@ -150,7 +152,7 @@ def train(
     from fairdial.cli.categories import cut_columns
     from fairdial.cli.learners import make_model
     from fairdial.cli.models import check_place
-    from fairdial.cli.rows import check_held_out, training_rows
+    from fairdial.cli.rows import check_held_out, check_two_groups, training_rows
     from fairdial.cli.tables import read_table
     from fairdial.methods.learners import limit_threads
     from fairdial.persistence.quick import import_skops
@@ -171,6 +173,8 @@ def train(
         drop_missing,
         show.note,
     )
+    if method == "gfb":
+        check_two_groups(rows)
     with processes(method) as is_main:
         show.silent = not is_main
         model = make_model(
@@ -227,6 +231,11 @@ def train(
     show.note(
         f"Trained in {seconds:.1f} s. The model is in {out}, its dial rests at {model.tolerance:g}."
     )
+    if tolerance is None:
+        show.note(
+            "That is the strictest position, because no --tolerance was given: fairdial dial "
+            f"{shlex.quote(str(out))} --tolerance T --set chooses another."
+        )
 
 
 def _by_default(name: str) -> bool:
