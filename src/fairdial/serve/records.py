@@ -16,13 +16,13 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from fairdial.columns import LARGEST
 from fairdial.encoders import CLIP, TableEncoder
 from fairdial.errors import InvalidInputError
 
 Kind = Literal["number", "text", "any"]
 Features = NDArray[np.float32]
 
-LARGEST = 1e100  # encoders take numbers beyond for infinite
 FEW = 12  # rows up to which going through them one by one is faster than column by column
 SHOWN = 5  # names in a message
 NUMBERS = frozenset({int, float, bool})

@@ -8,11 +8,13 @@ from typing import Annotated, Any, Literal, NotRequired
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 from typing_extensions import TypedDict  # pydantic needs it before Python 3.12
 
+from fairdial.columns import LARGEST
+
 MOST_ROWS = 1_000
 MOST_SCORES = 10_000
 LONGEST_REASON, LONGEST_NAME = 500, 100
 
-Number = Annotated[float, Field(strict=True, allow_inf_nan=False)]
+Number = Annotated[float, Field(strict=True, allow_inf_nan=False, ge=-LARGEST, le=LARGEST)]
 Tolerance = Annotated[float, Field(strict=True, ge=0.0, le=1.0)]
 Confidence = Annotated[float, Field(strict=True, gt=0.0, lt=1.0)]
 Extended = float | Literal["Infinity", "-Infinity"]
@@ -88,7 +90,7 @@ FIELDS = {
     "groups": f"a list of at most {MOST_SCORES:,} names of groups",
 }
 """What can be asked, by name, and what it must be."""
-PARTS = {"rows": "an object with `features` and `group`", "scores": "a number"}
+PARTS = {"rows": "an object with `features` and `group`", "scores": f"a number of at most {LARGEST:g} in size"}
 KINDS: dict[type, str] = {
     bool: "true or false",
     int: "a number",

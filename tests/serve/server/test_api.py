@@ -184,7 +184,7 @@ def test_a_refusal_says_where_in_the_rows(ask, case):
     detail = ask.post("/v1/predict", json={"rows": [7]}).json()["detail"]
     assert detail == "`rows.0` must be an object with `features` and `group`, got a number."
     detail = ask.post("/v1/observe", json={"scores": [1, "x"]}).json()["detail"]
-    assert detail == "`scores.1` must be a number, got text."
+    assert detail == "`scores.1` must be a number of at most 1e+100 in size, got text."
     detail = ask.get("/v1/audit", params={"limit": 0}).json()["detail"]
     assert detail == "`limit` must be a whole number from 1 to 1,000, got another value."
 

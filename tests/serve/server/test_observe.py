@@ -360,3 +360,10 @@ def test_another_kind_of_file_is_refused(tmp_path):
     other.close()
     with pytest.raises(InvalidInputError, match="`observed`"):
         Observations(tmp_path / "other", model="a", n_groups=1)
+
+
+@pytest.mark.parametrize("score", [1.1e100, -1.1e308])
+def test_scores_beyond_what_the_server_takes_are_refused(ask, score):
+    answer = ask.post("/v1/observe", json={"scores": [score], "groups": [str(GROUPS[0])]})
+    assert answer.status_code == 422
+    assert "must be a number of at most 1e+100 in size" in answer.text
