@@ -937,3 +937,27 @@ def test_missing_labels_a_text_for_groups_and_a_wild_tolerance_are_refused() -> 
         FairBayes(LogisticRegression(), tolerance=5).fit(
             TRAIN.X, TRAIN.y, sensitive_features=TRAIN.groups
         )
+
+
+@pytest.mark.parametrize("criterion", ["equal_opportunity", "predictive_equality"])
+def test_a_positive_label_that_nobody_named_is_told_where_the_criterion_counts_by_it(
+    criterion: str,
+) -> None:
+    sample = make_gaussian(2_000, random_state=0)
+    words = np.where(sample.y == 1, "approved", "rejected")
+    model = FairBayes(LogisticRegression(), criterion=criterion, per_group=True, random_state=0)
+    with pytest.warns(FairdialWarning, match="'rejected' is taken for the positive label"):
+        model.fit(sample.X, words, sensitive_features=sample.groups)
+    model.set_params(pos_label="approved").fit(sample.X, words, sensitive_features=sample.groups)
+    model.set_params(pos_label=None).fit(sample.X, sample.y, sensitive_features=sample.groups)
+    model.set_params(criterion="demographic_parity")
+    model.fit(sample.X, words, sensitive_features=sample.groups)
+
+
+def test_dates_in_the_way_of_a_classifier_are_named() -> None:
+    sample = make_gaussian(500, random_state=0)
+    X = sample.X.assign(since=pd.Timestamp("2020-01-01"))
+    with pytest.raises(InvalidInputError, match="got dates in the columns 'since'"):
+        FairBayes(HistGradientBoostingClassifier(), random_state=0).fit(
+            X, sample.y, sensitive_features=sample.groups
+        )

@@ -200,7 +200,19 @@ class DialClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
                 f"`y` must hold two classes, got one class only: {classes[0]!r}."
             )
         self.classes_ = positive_last(classes, self.pos_label)
+        self._warn_of_labels()
         return np.asarray(values)
+
+    def _warn_of_labels(self) -> None:
+        """Say which of two texts is taken for the positive label, where that makes a difference."""
+        kind, positive = find_criterion(self.criterion), self.classes_[1]
+        by_label = kind.rates[0].counted is not None
+        if by_label and self.pos_label is None and isinstance(positive, str):
+            warn(
+                f"{str(positive)!r} is taken for the positive label, the greater of the two, and "
+                f"{kind.name} counts rows by it: name the label that is meant by `pos_label`",
+                FairdialWarning,
+            )
 
     def _check_features(self, X: Any, *, reset: bool) -> Any:
         """scikit-learn's bookkeeping of feature names and numbers; values are the estimator's."""

@@ -42,7 +42,8 @@ class FairBayes(ThresholdClassifier):  # alg:post-process for every tolerance at
     estimator : classifier, pipeline, Network, list of them, or None
         Gives scores by ``predict_proba``, ``decision_function`` or ``predict``. None is
         ``Network()``: the neural network of GFB, trained plainly; on tables begin with
-        ``HistGradientBoostingClassifier()``, which was above it on Adult at a twelfth of the cost.
+        ``HistGradientBoostingClassifier()``, which was above it on Adult at a ninth of the cost
+        with small trees.
         Of a list, all are trained and their logits averaged; each network starts from weights of
         its own.
     criterion : str or Criterion
@@ -67,8 +68,8 @@ class FairBayes(ThresholdClassifier):  # alg:post-process for every tolerance at
     pos_label : label, optional
         The positive label, the one that "selected" means; the greater of the two by default.
     sensitive_column : str, int or list, optional
-        Column(s) of X that tell the group, instead of ``sensitive_features=``; the estimator
-        doesn't see them.
+        Column(s) of X that tell the group, instead of ``sensitive_features=``; a classifier of
+        scikit-learn doesn't see them, a network does (``Network(group_input=)``).
     min_count : int
         Least number of counted calibration rows in each group.
     random_state : int, RandomState or None
@@ -309,9 +310,19 @@ def check_estimator(estimator: Any) -> None:
 
 
 def fit_clone(estimator: Any, X: Any, y: Any) -> Any:
-    """A fitted clone; where texts or few rows stand in its way, the error says which."""
+    """A fitted clone; where texts, dates or few rows stand in its way, the error says which."""
     try:
         return clone(estimator).fit(X, y)
+    except TypeError as error:  # such as numpy's, of dates among numbers
+        kinds = X.dtypes.items() if isinstance(X, pd.DataFrame) else ()
+        dates = [name for name, kind in kinds if pd.api.types.is_datetime64_any_dtype(kind)]
+        if not dates:
+            raise
+        raise InvalidInputError(
+            f"`X` must hold what {type(estimator).__name__} can read, got dates in the columns "
+            f"{', '.join(map(repr, dates))}. Turn dates into numbers first, such as days since a "
+            "day."
+        ) from error
     except ValueError as error:
         if any(words in str(error) for words in TOO_FEW):
             labels, counts = np.unique(y, return_counts=True)

@@ -90,7 +90,10 @@ FIELDS = {
     "groups": f"a list of at most {MOST_SCORES:,} names of groups",
 }
 """What can be asked, by name, and what it must be."""
-PARTS = {"rows": "an object with `features` and `group`", "scores": f"a number of at most {LARGEST:g} in size"}
+PARTS = {
+    "rows": "an object with `features` and `group`",
+    "scores": f"a number of at most {LARGEST:g} in size",
+}
 KINDS: dict[type, str] = {
     bool: "true or false",
     int: "a number",
