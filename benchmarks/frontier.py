@@ -298,11 +298,27 @@ def _errors(found: Paired) -> str:
 
 
 def show_run(study: Study) -> str:
-    """What doesn't show in the tables: failed trials, versions of the code, methods that agree."""
+    """What doesn't show in the tables: failed trials, versions of the code, epochs."""
     codes = Counter(record["code"] for record in study.records)
     told = [f"{n} trials by code {code}" for code, n in codes.items()]
     told += [f"failed: {config['method']['name']}, {why}" for config, why in study.failed]
-    return "; ".join(told + _twins(study))
+    return "; ".join(told + _twins(study) + _kept(study))
+
+
+def _kept(study: Study) -> list[str]:
+    """Which epochs networks kept, and how often the first or the last that there was."""
+    kept: dict[tuple[str, str], list[tuple[int, int]]] = {}
+    for record in study.records:
+        config, epochs = record["config"], record["result"].get("epochs")
+        if epochs:
+            here = kept.setdefault((config["dataset"], config["method"]["name"]), [])
+            here += zip(epochs["kept"], epochs["trained"], strict=True)
+    return [
+        f"{method} keeps epochs {min(k for k, _ in pairs)} to {max(k for k, _ in pairs)} "
+        f"({sum(k == 1 for k, _ in pairs)} times the first, {sum(k == n for k, n in pairs)} times "
+        f"the last, of {len(pairs)}; {data})"
+        for (data, method), pairs in kept.items()
+    ]
 
 
 def _twins(study: Study) -> list[str]:
