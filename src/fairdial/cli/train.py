@@ -195,6 +195,10 @@ def train(
             min_count=min_count,
         )
         check_held_out(rows, criterion, calibration, min_count)
+        if method in NETWORKS:  # imported here: torch aborts if it is interrupted meanwhile
+            from fairdial.methods.network import torch_module
+
+            torch_module("fitting")
         show.note(
             f"Training {method} on {len(rows.X):,} rows, {calibration:.0%} of them held out to "
             f"find the dial, {len(rows.features)} features ..."
