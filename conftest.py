@@ -20,7 +20,7 @@ settings.load_profile("project")
 def _drawn_alike() -> None:
     """What a test leaves to chance (``random_state=None``) comes out alike in every run.
 
-    Not so what is made before it, for several tests (fixtures of modules and of the session, models
+    Not so what is made before it, for several tests (fixtures of a wider scope, models
     at the top of a file), or in another process: those need a ``random_state``.
     """
     np.random.seed(0)  # noqa: NPY002  # scikit-learn's own source where no seed is given
