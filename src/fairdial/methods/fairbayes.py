@@ -42,8 +42,8 @@ class FairBayes(ThresholdClassifier):  # alg:post-process for every tolerance at
     estimator : classifier, pipeline, Network, list of them, or None
         Gives scores by ``predict_proba``, ``decision_function`` or ``predict``. None is
         ``Network()``: the neural network of GFB, trained plainly; on tables begin with
-        ``HistGradientBoostingClassifier()``, which was above it on Adult at a ninth of the cost
-        with small trees.
+        ``HistGradientBoostingClassifier()``, which with small trees was above it on
+        Adult at a seventh of the cost.
         Of a list, all are trained and their logits averaged; each network starts from weights of
         its own.
     criterion : str or Criterion
