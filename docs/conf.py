@@ -1,6 +1,6 @@
-"""Settings of the documentation: Sphinx, Markdown by MyST, examples by sphinx-gallery.
+"""Configure Sphinx: Markdown with MyST, examples with sphinx-gallery.
 
-Everything that the built pages load lies beside them, so that they work without a network.
+The built pages load nothing from a network.
 """
 
 from __future__ import annotations
@@ -16,17 +16,24 @@ from typing import Any
 
 DOCS = Path(__file__).resolve().parent
 ROOT = DOCS.parent
-SITE = {  # files of the project that are pages of the site
+SITE = {  # files outside docs/ that are pages of the site
     "CONTRIBUTING.md": "contributing",
     "CHANGELOG.md": "changelog",
     "benchmarks/README.md": "benchmarks",
 }
 EXAMPLES, GALLERY = "examples", "gallery"
-MATHJAX = "tex-svg-full.js"  # one file, fonts included
+REDIRECTS = {  # pages of earlier versions, and where their content went
+    "everything": "getting-started",
+    "guide": "getting-started",
+    "learn": "tutorials",
+    "project": "reference",
+    "words": "limits",
+}
+MATHJAX = "tex-svg-full.js"  # a single file, fonts included
 LINK = re.compile(r"(?<=\]\()([^)\s#:]+)(?=[)#])")
 
 for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
-    os.environ.setdefault(name, "1")  # examples run as tests do
+    os.environ.setdefault(name, "1")  # as in the tests
 sys.path.insert(0, str(ROOT / "src"))
 warnings.filterwarnings("ignore", message="FigureCanvasAgg is non-interactive")
 
@@ -49,9 +56,10 @@ extensions = [
 exclude_patterns = ["_build", EXAMPLES, "**/*.ipynb"]
 templates_path = ["_templates"]
 nitpicky = True
+nitpick_ignore_regex = [("py:mod", r"fairdial\..*")]  # internal modules have no page
 default_role = "code"
 
-# ---- Markdown, and formulas without a network ---------------------------------------------------
+# ---- Markdown, and MathJax without a network ---------------------------------------------------
 
 myst_enable_extensions = ["colon_fence", "dollarmath"]
 myst_heading_anchors = 4
@@ -60,18 +68,18 @@ mathjax_path = MATHJAX
 
 
 def mathjax_file() -> Path:
-    """MathJax as sphinx-mathjax-offline ships it."""
+    """Return the path of MathJax, which sphinx-mathjax-offline ships."""
     for file in importlib.metadata.files("sphinx-mathjax-offline") or ():
         if file.name == MATHJAX:
             return Path(str(file.locate()))
-    raise FileNotFoundError(f"sphinx-mathjax-offline has no {MATHJAX}; install the extra docs.")
+    raise FileNotFoundError(f"sphinx-mathjax-offline has no {MATHJAX}; install the extra `docs`.")
 
 
-# ---- the API, from docstrings -------------------------------------------------------------------
+# ---- API pages from docstrings ------------------------------------------------------------------
 
 autosummary_generate = True
 autosummary_imported_members = True
-autodoc_typehints = "none"  # docstrings say the types in words
+autodoc_typehints = "none"  # the docstrings describe the types
 autodoc_member_order = "bysource"
 toc_object_entries_show_parents = "hide"
 numpydoc_show_class_members = False
@@ -88,7 +96,7 @@ sphinx_gallery_conf = {
     "doc_module": ("fairdial",),
     "backreferences_dir": "api/backreferences",
     "reference_url": {"fairdial": None},
-    "ignore_repr_types": r"sklearn|fairdial\.methods|matplotlib",
+    "ignore_repr_types": r"sklearn|fairdial\.(estimators|paper)|matplotlib",
     "show_memory": False,
     "show_signature": False,
     "min_reported_time": 60,
@@ -100,7 +108,7 @@ sphinx_gallery_conf = {
 
 
 def remove_leftovers() -> None:
-    """Pages that an earlier build made for examples and names that are no more."""
+    """Delete pages of examples and names that no longer exist."""
     shutil.rmtree(DOCS / "api" / "generated", ignore_errors=True)
     known = {path.stem for path in (DOCS / EXAMPLES).glob("*.py")} | {"index"}
     for page in (DOCS / GALLERY).glob("*.rst"):
@@ -110,7 +118,7 @@ def remove_leftovers() -> None:
 
 remove_leftovers()
 
-# ---- how it looks -------------------------------------------------------------------------------
+# ---- appearance ----------------------------------------------------------------------------------
 
 html_theme = "pydata_sphinx_theme"
 html_title = "fairdial"
@@ -140,10 +148,10 @@ copybutton_exclude = ".linenos, .gp, .go"
 
 
 def relocate(text: str, document: Path) -> str:
-    """The text of a Markdown file with its links as the site has them.
+    """Return Markdown text with its links changed to those of the site.
 
-    In the repository links lead to files. On the site some of these are pages with other names:
-    the files of ``SITE``, and examples, which are pages of the gallery.
+    In the repository, links point to files. On the site, some of these are pages with other names:
+    the files in ``SITE``, and the examples, which are pages of the gallery.
     """
 
     def replace(found: re.Match[str]) -> str:
@@ -165,7 +173,7 @@ def relocate(text: str, document: Path) -> str:
 
 
 def read_source(app: Any, docname: str, content: list[str]) -> None:
-    """Markdown as the site needs it; the pages of ``SITE`` have the text of their files."""
+    """Prepare a Markdown page for the site; pages in ``SITE`` get the text of their files."""
     path = Path(app.env.doc2path(docname))
     if path.suffix != ".md":
         return
@@ -177,22 +185,32 @@ def read_source(app: Any, docname: str, content: list[str]) -> None:
 
 
 def add_mathjax(app: Any, error: Exception | None) -> None:
-    """Lay MathJax beside the pages."""
+    """Copy MathJax next to the pages."""
     if error is None and app.builder.format == "html":
         shutil.copyfile(mathjax_file(), Path(app.outdir) / "_static" / MATHJAX)
+
+
+def add_redirects(app: Any, error: Exception | None) -> None:
+    """Write a page that forwards to the new address for each page of ``REDIRECTS``."""
+    if error is None and app.builder.format == "html":
+        for old, new in REDIRECTS.items():
+            link = f'<meta http-equiv="refresh" content="0; url={new}.html">'
+            page = f'<!doctype html><title>Moved</title>{link}<a href="{new}.html">Moved</a>\n'
+            (Path(app.outdir) / f"{old}.html").write_text(page, encoding="utf-8")
 
 
 def skip_foreign(
     _app: Any, what: str, _name: str, thing: Any, skip: bool, _options: Any
 ) -> bool | None:
-    """Leave out what classes inherit from other libraries, whose pages are elsewhere."""
+    """Skip members that classes inherit from other libraries."""
     home = getattr(getattr(thing, "fget", thing), "__module__", None)
     foreign = callable(getattr(thing, "fget", thing)) and not str(home).startswith("fairdial")
     return True if what == "class" and foreign else skip or None
 
 
 def setup(app: Any) -> None:
-    """Hook the functions above in."""
+    """Connect the functions above to Sphinx."""
     app.connect("source-read", read_source)
     app.connect("autodoc-skip-member", skip_foreign)
     app.connect("build-finished", add_mathjax)
+    app.connect("build-finished", add_redirects)

@@ -2,14 +2,13 @@
 Turn the dial
 =============
 
-A model is trained once. How large the gap between groups may be is chosen afterwards, as often as
-one likes.
+Train a model once, then choose how large the gap between groups may be, as often as you like.
 """
 
 # %%
-# Who earns more than 50,000 dollars a year? The rows are 48,842 people of the census data set
-# Adult, the groups women and men. `FairBayes` puts the dial on any classifier; a fifth of the
-# training rows is held out to find out where the dial stands.
+# Who earns more than 50,000 dollars a year? The data are 48,842 people from the census data set
+# Adult, and the groups are women and men. `FairBayes` puts the dial on any classifier; it holds out
+# a fifth of the training rows for calibration.
 
 import matplotlib.pyplot as plt
 import pandas as pd
@@ -25,21 +24,21 @@ model = FairBayes(boosting, criterion="demographic_parity", random_state=0)
 model.fit(train.X, train.y, sensitive_features=train.groups)
 
 # %%
-# Nothing is constrained at first
-# -------------------------------
+# Without constraint
+# ------------------
 #
-# With a tolerance of 1 any gap is allowed. The model then selects men far more often than women:
-# the gap is the difference of the two selection rates.
+# A tolerance of 1 allows any gap. The model selects men far more often than women; the gap is the
+# difference between the two selection rates.
 
-free = model.predict(test.X, sensitive_features=test.groups, tolerance=1.0)
-table = group_table(test.y, free, sensitive_features=test.groups)
+unconstrained = model.predict(test.X, sensitive_features=test.groups, tolerance=1.0)
+table = group_table(test.y, unconstrained, sensitive_features=test.groups)
 print(table.round(3).to_string())
 
 # %%
-# Turn it
-# -------
+# Turn the dial
+# -------------
 #
-# Each tolerance below is one call of `predict`. Nothing is trained again.
+# Each tolerance below is one call to `predict`. Nothing is retrained.
 
 rows = []
 for tolerance in (0.02, 0.05, 0.10, 0.15, 1.0):
@@ -54,8 +53,8 @@ for tolerance in (0.02, 0.05, 0.10, 0.15, 1.0):
 print(pd.DataFrame(rows).round(4).to_string(index=False))
 
 # %%
-# The gaps are those of new rows, so that they may lie a little above the tolerance. Say
-# ``confidence=0.95`` for a tolerance that is to hold on new rows too.
+# These gaps are measured on new rows, so they may be slightly above the tolerance. Pass
+# ``confidence=0.95`` if the tolerance has to hold on new data too.
 
 print(model.frontier_.at(0.05))
 print(model.frontier_.at(0.05, confidence=0.95))
@@ -64,7 +63,7 @@ print(model.frontier_.at(0.05, confidence=0.95))
 # The whole trade-off
 # -------------------
 #
-# `frontier_` holds every position of the dial, measured on the held-out rows.
+# `frontier_` holds every operating point, measured on the calibration rows.
 
 fig, (left, right) = plt.subplots(1, 2, figsize=(10, 3.8), layout="constrained")
 model.frontier_.plot(left, band=True)
@@ -79,11 +78,11 @@ right.legend()
 plt.show()
 
 # %%
-# Who is decided otherwise?
-# -------------------------
+# Whose decision changes?
+# -----------------------
 #
-# Turning the dial from .10 to .05 changes decisions for some people: +1 are newly selected, -1 no
-# longer.
+# Turning the dial from 0.10 to 0.05 changes the decision for some people: +1 marks those who are
+# newly selected, -1 those who no longer are.
 
-moved = model.flips(test.X, 0.10, 0.05, sensitive_features=test.groups)
-print(pd.crosstab(test.groups, moved, rownames=["group"], colnames=["moved"]).to_string())
+change = model.flips(test.X, 0.10, 0.05, sensitive_features=test.groups)
+print(pd.crosstab(test.groups, change, rownames=["group"], colnames=["change"]).to_string())

@@ -1,13 +1,13 @@
 """
-Bring your own classifier
-=========================
+Use your own classifier
+=======================
 
-The dial takes any classifier that gives scores: one that is still to be trained, one that is
-trained already, or nothing but its scores.
+The dial works with any classifier that gives scores: one that you train here, one that is already
+trained, or the scores alone.
 """
 
 # %%
-# Rows from a law whose best trade-off is known in closed form, so that we can see how near we get.
+# The data come from a distribution whose best trade-off is known in closed form, so we can compare.
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -22,10 +22,10 @@ from fairdial.datasets import GaussianLaw, make_gaussian
 train, held_out = make_gaussian(20_000, random_state=0).split(test_size=0.5, random_state=0)
 
 # %%
-# A pipeline that is trained here
-# -------------------------------
+# Train a pipeline
+# ----------------
 #
-# `per_group=True` trains a clone for each group.
+# `per_group=True` trains a clone per group.
 
 pipeline = make_pipeline(StandardScaler(), LogisticRegression())
 fresh = FairBayes(pipeline, per_group=True, random_state=0)
@@ -33,10 +33,10 @@ fresh.fit(train.X, train.y, sensitive_features=train.groups)
 print(fresh.frontier_.at(0.05))
 
 # %%
-# A model that exists already
-# ---------------------------
+# Use a trained model
+# -------------------
 #
-# It is not trained again; rows that it has not seen find the frontier.
+# Nothing is trained here. Calibrate on rows that the model hasn't seen.
 
 forest = RandomForestClassifier(100, min_samples_leaf=50, random_state=0)
 forest.fit(np.c_[train.X, train.groups == "group 1"], train.y)
@@ -47,28 +47,28 @@ ready.calibrate(seen, held_out.y, sensitive_features=held_out.groups)
 print(ready.frontier_.at(0.05))
 
 # %%
-# Scores alone
-# ------------
+# Use scores alone
+# ----------------
 #
-# From whatever made them: another language, a service, a table in a warehouse. Scores are
-# log-odds; `proba_to_logits` makes them from probabilities.
+# Scores may come from another language, a service or a warehouse table. They are log-odds;
+# `proba_to_logits` converts probabilities.
 
 probabilities = forest.predict_proba(seen)[:, 1]
 frontier = sweep(proba_to_logits(probabilities), held_out.groups, held_out.y)
 decisions = frontier.decide(proba_to_logits(probabilities), held_out.groups, tolerance=0.05)
 same = ready.predict(seen, sensitive_features=held_out.groups, tolerance=0.05) == decisions
-print(f"{decisions.mean():.3f} selected; the same decisions as above: {same.all()}")
+print(f"{decisions.mean():.3f} selected; same decisions as above: {same.all()}")
 
 # %%
-# How good are they?
-# ------------------
+# Compare with the best possible trade-off
+# ----------------------------------------
 
 fig, ax = plt.subplots(figsize=(6, 4), layout="constrained")
-fresh.frontier_.plot(ax, label="logistic regression for each group")
+fresh.frontier_.plot(ax, label="logistic regression per group")
 ready.frontier_.plot(ax, label="random forest")
 law = GaussianLaw()  # the defaults of make_gaussian
 tolerances = np.linspace(0.0, fresh.frontier_.gap.max(), 40)
 best = [law.at("demographic_parity", tolerance).accuracy for tolerance in tolerances]
-ax.plot(tolerances, best, "k--", label="the best that there is")
+ax.plot(tolerances, best, "k--", label="best possible")
 ax.legend()
 plt.show()

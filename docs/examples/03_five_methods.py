@@ -2,13 +2,12 @@
 Five methods on Adult
 =====================
 
-FairBayes, GFB, EPO, FairBiNN and YOTO under one interface. Small nets, few rows and short training
-here: the curves show how the methods are used, not which one is best. :doc:`/choosing` has figures
-from whole studies.
+FairBayes, GFB, EPO, FairBiNN and YOTO share one interface. The networks are small and training is
+short, so the curves show how to use the methods, not which one is best; see :doc:`/choosing`.
 """
 
 # %%
-# A sixth of Adult, and one small network for everybody.
+# We use a sixth of Adult and the same small network for every method.
 
 import warnings
 
@@ -34,9 +33,9 @@ models = {
 }
 
 # %%
-# `fit`, `frontier_` and `predict(..., tolerance=)` are the same for all. The methods warn when they
-# don't do what they are meant to, such as where a setting decides the same for everybody; after so
-# short a training some do, and here we look away.
+# `fit`, `frontier_` and `predict(..., tolerance=)` work the same for all methods. They warn when
+# something looks wrong, for example when a setting makes the same decision for everybody. Some do
+# after such short training, so we ignore the warnings here.
 
 warnings.simplefilter("ignore", FairdialWarning)
 rows = []
@@ -58,12 +57,12 @@ print(pd.DataFrame(rows).pivot(index="method", columns="tolerance").round(3).to_
 # Two kinds of dial
 # -----------------
 #
-# FairBayes and GFB move thresholds: their frontier has a position for every row that changes its
-# decision. EPO, FairBiNN and YOTO choose among trained settings: each dot is one of them.
+# FairBayes and GFB move thresholds: their frontier has an operating point for every row that
+# changes its decision. EPO, FairBiNN and YOTO choose among trained models: each dot is one of them.
 
 fig, ax = plt.subplots(figsize=(7, 4.5), layout="constrained")
 for name, model in models.items():
     model.frontier_.plot(ax, label=name)
-    print(f"{name:10} {len(model.frontier_):5} positions")
+    print(f"{name:10} {len(model.frontier_):5} operating points")
 ax.set_ylim(bottom=0.74)
 plt.show()

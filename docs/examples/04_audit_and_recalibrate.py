@@ -2,23 +2,23 @@
 Audit and recalibrate
 =====================
 
-A model is in use. Months later other people apply: is the gap still what it was? And if not, what
-can be done without training again?
+A model is in production. Months later, the population has changed. Is the gap still within the
+tolerance, and if not, what can you do without retraining?
 """
 
 # %%
-# The model of the beginning
-# --------------------------
+# The original model
+# ------------------
 #
-# Its tolerance was declared and certified: with 95% confidence the gap of people *like those of
-# calibration* is at most .10.
+# Its tolerance was declared and certified: with 95% confidence, the gap among people *from the same
+# population* is at most 0.10.
 
 import matplotlib.pyplot as plt
 import pandas as pd
 from sklearn.linear_model import LogisticRegression
 
 from fairdial import FairBayes
-from fairdial.confidence import gap_interval
+from fairdial.core.certificates import gap_interval
 from fairdial.datasets import make_gaussian
 from fairdial.metrics import group_table
 
@@ -28,16 +28,16 @@ model.fit(then.X, then.y, sensitive_features=then.groups)
 print(model.frontier_.at(0.10, confidence=0.95))
 
 # %%
-# Other people
-# ------------
+# The population changes
+# ----------------------
 #
-# In group 0 fewer have a positive label now than then.
+# In group 0, fewer people have a positive label now.
 
 now = make_gaussian(12_000, base_rates=(0.18, 0.6), random_state=1)
 
 
 def audit(model, rows):
-    """Selection rates, and an interval for the gap of the decisions."""
+    """Return selection rates and an interval for the gap."""
     decisions = model.predict(rows.X, sensitive_features=rows.groups, confidence=0.95)
     table = group_table(rows.y, decisions, sensitive_features=rows.groups)
     selected = (table["selection_rate"] * table["rows"]).round().astype(int)
@@ -58,14 +58,14 @@ for ax, rows, label in zip(axes, (then, now), ("then", "now"), strict=True):
 plt.show()
 
 # %%
-# The model is unchanged and so are its thresholds, but the certificate spoke of another population.
-# Selection rates need no labels, so this much can be seen every day.
+# The model and its thresholds are unchanged, but the certificate was for another population.
+# Selection rates need no labels, so you can monitor them every day.
 #
 # Recalibrate
 # -----------
 #
-# Fresh rows and the same scores: the dial is found anew. For demographic parity no labels are
-# needed. We keep a part of the new rows to look at the result.
+# Keep the scores and find the thresholds again on fresh rows. Demographic parity needs no labels.
+# We keep some of the new rows to check the result.
 
 fresh, rest = now.split(test_size=0.5, random_state=0)
 before = model.thresholds(confidence=0.95)
@@ -75,6 +75,6 @@ print(pd.DataFrame({"before": before, "after": after}).round(3).to_string())
 print(pd.DataFrame([audit(model, rest)]).round(3).to_string(index=False))
 
 # %%
-# On these rows the gap is within the tolerance again; the interval is as wide as half of the rows
-# make it. What no calibration does is make outdated scores good ones: with fresh labels,
-# ``recalibrate="group"`` corrects each group's scores by a line, and a new training does more.
+# On these rows the gap is within the tolerance again; with half the rows, the interval is wider.
+# Calibration doesn't improve outdated scores. With fresh labels, ``recalibrate="group"`` corrects
+# each group's scores with a straight line; retraining does more.

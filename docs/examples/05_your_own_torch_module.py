@@ -1,13 +1,13 @@
 """
-A torch module of your own
-==========================
+Use your own torch module
+=========================
 
-GFB learns a representation for the dial. What makes the representation can be any torch module;
-here it is a small network that looks at a week of numbers.
+GFB learns a representation for the dial, and any torch module can produce it. Here it is a small
+convolutional network on a week of measurements.
 """
 
 # %%
-# Seven numbers a row, and groups that differ in how their labels come about.
+# Each row has seven numbers, and the groups differ in how their labels are generated.
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -33,28 +33,28 @@ train, test = Dataset(pd.DataFrame(week, columns=days), y, groups, name="weeks")
 # The module
 # ----------
 #
-# From rows to features; the head behind it and the training are fairdial's. A module is copied for
-# each group, as in the paper. ``encoder=None``: the rows are numbers already.
+# The module turns rows into features; fairdial adds the head and trains both. It copies the module
+# for each group, as in the paper. ``encoder=None`` means that the rows are already numeric.
 
 
 class Week(nn.Module):
-    """Convolutions over the days, then their largest and mean answer."""
+    """Convolve over the days, then take the maximum and the mean."""
 
     def __init__(self, channels: int = 8) -> None:
         super().__init__()
         self.days = nn.Sequential(nn.Conv1d(1, channels, 3, padding=1), nn.ReLU())
 
     def forward(self, rows: torch.Tensor) -> torch.Tensor:
-        """(n, 7) rows to (n, 2 * channels) features."""
+        """Turn (n, 7) rows into (n, 2 * channels) features."""
         found = self.days(rows.unsqueeze(1))
         return torch.cat([found.amax(dim=2), found.mean(dim=2)], dim=1)
 
 
 class Watch:
-    """Is told of every epoch; saying True would end the training."""
+    """Print progress after each epoch; returning True would stop training."""
 
     def on_epoch_end(self, epoch: int, record: dict, _: nn.Module) -> None:
-        """Print what there is to see."""
+        """Print the loss and the gap of every third epoch."""
         if epoch % 3 == 0:
             print(f"epoch {epoch}: loss {record['loss']:.3f}, gap {record['gap']:.3f}")
 
@@ -73,12 +73,12 @@ model = GFB(network=network, aux="solve", random_state=0)
 model.fit(train.X, train.y, sensitive_features=train.groups)
 
 # %%
-# What training did
-# -----------------
+# The training history
+# --------------------
 #
-# `history_` has a line for each epoch. ``interval_share`` is the share of rows whose decisions the
-# dial can move; GFB draws these rows towards the fairest thresholds. ``aux_residual`` is empty in
-# the warm start, when training is plain.
+# `history_` has one row per epoch. ``interval_share`` is the share of rows whose decision the dial
+# can change; GFB pulls these rows toward the fairest thresholds. ``aux_residual`` is NaN during the
+# warm start, which is plain training.
 
 columns = ["loss", "hypervolume", "gap", "interval_share", "aux_residual"]
 print(model.history_[columns].round(3).to_string())

@@ -1,14 +1,13 @@
 """
-Pictures
-========
+Train on pictures
+=================
 
-Faces are people's data and not ours to pass on, so that this example draws pictures by itself: grey
-discs in files that are named as those of UTKFace. With your own copy of UTKFace only the path
-changes.
+Faces are personal data that we can't redistribute, so this example draws its own pictures: gray
+discs in files named like those of UTKFace. With your own copy of UTKFace, only the path changes.
 """
 
 # %%
-# Files named ``age_gender_race_date.jpg.chip.jpg``. The "older" a disc, the larger it is; discs of
+# Files are named ``age_gender_race_date.jpg.chip.jpg``. "Older" discs are larger, and the discs of
 # one group are brighter.
 
 import tempfile
@@ -33,15 +32,16 @@ for i in range(1200):
     gender = int(rng.random() < 0.45)
     age = int(np.clip(rng.normal(34 - 8 * gender, 12), 1, 99))
     disc = distance < 0.25 + age / 150 + rng.normal(0, 0.08)
-    grey = 90 + 60 * gender + 60 * disc + rng.normal(0, 25, distance.shape)
-    picture = Image.fromarray(np.clip(grey, 0, 255).astype(np.uint8)).convert("RGB")
+    gray = 90 + 60 * gender + 60 * disc + rng.normal(0, 25, distance.shape)
+    picture = Image.fromarray(np.clip(gray, 0, 255).astype(np.uint8)).convert("RGB")
     picture.save(folder / f"{age}_{gender}_0_{20170116000000 + i}.jpg.chip.jpg")
 
 # %%
-# Decoded once, then read from one file
-# -------------------------------------
+# Load the pictures
+# -----------------
 #
-# The label is 1 from an age of 30 on; the groups are those of the file names.
+# They are decoded once and then read from one file. The label is 1 for ages 30 and up; the group is
+# in the file name.
 
 data = load_utkface(folder, size=24, cache=folder / "cache")
 print(data.describe())
@@ -55,10 +55,10 @@ for ax, place in zip(axes, range(0, 900, 150), strict=True):
 plt.show()
 
 # %%
-# A small network, end to end
-# ---------------------------
+# Train a small network end to end
+# --------------------------------
 #
-# In its place a study has ``ResNet18("resnet18.pth")`` from `fairdial.nn.resnet`.
+# For real pictures, use ``ResNet18("resnet18.pth")`` from `fairdial.nn.resnet`.
 
 torch.manual_seed(0)
 trunk = nn.Sequential(
@@ -70,7 +70,7 @@ model.fit(train.X, train.y, sensitive_features=train.groups)
 
 for tolerance in (1.0, 0.10):
     decisions = model.predict(test.X, sensitive_features=test.groups, tolerance=tolerance)
-    print(f"tolerance {tolerance}: {(decisions == test.y).mean():.1%} right")
+    print(f"tolerance {tolerance}: accuracy {(decisions == test.y).mean():.1%}")
     print(group_table(test.y, decisions, sensitive_features=test.groups).round(2).to_string())
 
 temporary.cleanup()

@@ -1,17 +1,17 @@
 """
-A study on a cluster
-====================
+Run a study on a cluster
+========================
 
-A study compares methods on the same splits. Each trial is a file that is written once: a study can
-be stopped and goes on where it was, on one machine or on many.
+A study compares methods on the same splits. Each trial leaves one record, so an interrupted study
+resumes where it stopped, on one machine or on many.
 """
 
 # %%
 # The plan
 # --------
 #
-# What to run, as data: two scorers under the same dial, three splits.
-# ``fairdial bench run quick --out study`` runs a larger plan that comes with the library.
+# The plan lists two classifiers under the same dial and three splits. The library has larger plans,
+# such as ``fairdial bench run quick --out study``.
 
 import json
 import subprocess
@@ -26,14 +26,14 @@ temporary = tempfile.TemporaryDirectory()
 folder = Path(temporary.name)
 plan = folder / "plan.toml"
 _ = plan.write_text("""
-title = "Trees against a line"
+title = "Trees against logistic regression"
 datasets = ["compas"]
 seeds = [0, 5, 10]
 settings = 4
-baseline = "line"
+baseline = "logistic"
 
 [[methods]]
-name = "line"
+name = "logistic"
 estimator = "FairBayes"
 scorer = "logistic regression"
 
@@ -47,8 +47,8 @@ scorer = "gradient boosting"
 # The cluster
 # -----------
 #
-# On real machines somebody has started these two already: ``dask scheduler`` on one, ``dask worker
-# tcp://... --nthreads 1`` on each of the others. Here all run on this one.
+# On a real cluster, ``dask scheduler`` runs on one machine and ``dask worker tcp://...
+# --nthreads 1`` on each of the others. Here everything runs on one machine.
 
 python = (sys.executable, "-m")
 address = folder / "scheduler.json"
@@ -73,12 +73,12 @@ tcp = json.loads(address.read_text())["address"]
 # The run
 # -------
 #
-# The same command does what is missing, so that it may be stopped at any time.
+# You can stop this at any time; the same command resumes it.
 
 
-def fairdial(*words: str) -> str:
-    """What a command of fairdial prints."""
-    done = subprocess.run([*python, "fairdial", *words], capture_output=True, text=True)
+def fairdial(*arguments: str) -> str:
+    """Run a fairdial command and return what it prints."""
+    done = subprocess.run([*python, "fairdial", *arguments], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
@@ -99,8 +99,8 @@ finally:
 # The report
 # ----------
 #
-# Markdown, LaTeX and one HTML page, from the records alone. Three seeds show little about the
-# methods, and the report says so.
+# The report is Markdown, LaTeX and one HTML page, made from the records alone. Three seeds say
+# little about the methods, and the report says so.
 
 fairdial("bench", "report", "--out", study)
 report = folder / "study" / "report"
