@@ -1,4 +1,4 @@
-"""Settings of every test and example: one thread, no windows, no deadlines, little by chance."""
+"""Settings for every test and doctest: one thread, no windows, no deadlines, fixed seeds."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Set the project up and run its chores: ``python3 run.py demo|test|docs|lint|fmt|peers|clean``.
+"""Set up the project and run its tasks: ``python3 run.py demo|test|quick|lowest|docs|...``.
 
-Needs nothing but Python 3.11 or newer. The first run makes ``.venv`` and installs the project in
-it with the versions of ``constraints.txt``; later runs find its stamp and start at once.
+Needs only Python 3.11 or newer. The first run creates ``.venv`` and installs the project with the
+versions in ``constraints.txt``; later runs start at once.
 """
 
 from __future__ import annotations
@@ -10,10 +10,12 @@ import argparse
 import contextlib
 import hashlib
 import os
+import re
 import shutil
 import subprocess
 import sys
 import time
+import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,9 +23,22 @@ from pathlib import Path
 OLDEST = (3, 11)
 ROOT = Path(__file__).resolve().parent
 CACHES = (".mypy_cache", ".pytest_cache", ".ruff_cache", ".hypothesis", "build", "dist")
-PAGES = "docs/_build/html"
-GENERATED = ("docs/_build", "docs/gallery", "docs/api/generated", "docs/api/backreferences")
+SITE = "docs/_build/html"
+GENERATED = (
+    "docs/_build",
+    "docs/gallery",
+    "docs/api/generated",
+    "docs/api/backreferences",
+)
 ONE_THREAD = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
+PARALLEL = ("-n", "auto", "--dist", "worksteal")  # one test process per processor
+UNIT_TESTS = (
+    "tests/core",
+    "tests/tables",
+    "tests/test_layers.py",
+    "tests/test_metrics.py",
+)
+ALLOW_APT = "FAIRDIAL_APT"  # "allow": tests may install Debian's chromium
 
 
 @dataclass(frozen=True)
@@ -36,28 +51,28 @@ class Environment:
 
     @property
     def path(self) -> Path:
-        """Where it lies."""
+        """Return the absolute path of the environment."""
         return ROOT / self.folder
 
     @property
     def python(self) -> str:
-        """Its interpreter, relative to the project."""
+        """Return the path of its interpreter, relative to the project."""
         return str(Path(self.folder) / ("Scripts/python.exe" if os.name == "nt" else "bin/python"))
 
     @property
     def stamp(self) -> Path:
-        """Written last, so that a half-finished install has none."""
+        """Return the file that marks a finished install; it is written last."""
         return self.path / "installed.sha256"
 
     def key(self) -> list[str]:
-        """What the install depends on: the interpreter and its place; then what is asked for."""
+        """Return what the install depends on: interpreter and path, then requirements."""
         digest = hashlib.sha256(repr(self.install).encode())
         for name in self.inputs:
             digest.update((ROOT / name).read_bytes())
         return [f"{sys.version} in {self.path}".replace("\n", " "), digest.hexdigest()]
 
     def stamped(self) -> list[str]:
-        """The key of the finished install, if there is one."""
+        """Return the key of the finished install, or an empty list."""
         return self.stamp.read_text().splitlines() if self.stamp.is_file() else []
 
 
@@ -73,24 +88,38 @@ PEERS = Environment(
 )
 
 
+def lowest_versions() -> Environment:
+    """Return an environment with the oldest release of every direct dependency we declare."""
+    with (ROOT / "pyproject.toml").open("rb") as handle:
+        project = tomllib.load(handle)["project"]
+    extras = project["optional-dependencies"]
+    declared = [*project["dependencies"], *extras["save"], *extras["plot"], *extras["large"]]
+    oldest = sorted({re.sub(r"\s*>=\s*", "==", line.split("#")[0].strip()) for line in declared})
+    return Environment(
+        ".venv-lowest",
+        ("-e", ".", *oldest, "pytest", "hypothesis"),
+        ("pyproject.toml",),
+    )
+
+
 def fail(message: str, code: int = 1) -> None:
-    """Stop with one clear line."""
+    """Print one line and exit."""
     print(f"run.py: {message}", file=sys.stderr, flush=True)
     raise SystemExit(code)
 
 
 def surroundings() -> dict[str, str]:
-    """The environment variables, less those that would reach into the project's environment."""
+    """Return the environment variables without those that would leak into the environment."""
     outside = {"PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV", "PIP_USER"}
     return {name: value for name, value in os.environ.items() if name not in outside}
 
 
 @contextlib.contextmanager
 def locked(path: Path) -> Iterator[None]:
-    """Let one process at a time install; the lock goes with the process that holds it."""
+    """Let one process at a time install."""
     try:
         import fcntl
-    except ImportError:  # not to be had on Windows
+    except ImportError:  # Windows
         yield
         return
     with path.open("w") as handle:
@@ -99,7 +128,7 @@ def locked(path: Path) -> Iterator[None]:
 
 
 def quietly(what: str, command: list[str]) -> None:
-    """Run a command; its output is shown only if it fails."""
+    """Run a command and show its output only if it fails."""
     done = subprocess.run(
         command,
         cwd=ROOT,
@@ -111,24 +140,24 @@ def quietly(what: str, command: list[str]) -> None:
     )
     if done.returncode != 0:
         print(done.stdout, file=sys.stderr)
-        fail(f"{what} failed (exit {done.returncode}); its output is above.")
+        fail(f"{what} failed (exit {done.returncode}); see its output above.")
 
 
 def prepare(env: Environment) -> None:
-    """Make the environment, unless it stands already."""
+    """Create the environment unless it is up to date."""
     key = env.key()
     if env.stamped() == key:
         return
     with locked(ROOT / f"{env.folder}.lock"):
         found = env.stamped()
-        if found == key:  # another process made it meanwhile
+        if found == key:  # another process has created it meanwhile
             return
         print(f"Setting up {env.folder} (once; about two minutes) ...", flush=True)
         start = time.perf_counter()
         env.stamp.unlink(missing_ok=True)
-        if found[:1] != key[:1]:  # nothing there, half-finished, moved, or of another Python
+        if found[:1] != key[:1]:  # missing, unfinished, moved, or for another Python
             quietly(
-                "making the virtual environment (on Debian: apt install python3-venv)",
+                "creating the virtual environment (on Debian: apt install python3-venv)",
                 [sys.executable, "-m", "venv", "--clear", env.folder],
             )
         pip = [env.python, "-m", "pip", "--disable-pip-version-check", "--no-input"]
@@ -138,7 +167,7 @@ def prepare(env: Environment) -> None:
 
 
 def step(name: str, *command: str, variables: dict[str, str] | None = None) -> None:
-    """Run one step of a chore and say how long it took; a failing step ends the chore."""
+    """Run one step of a task and print how long it took; stop if it fails."""
     print(f"--- {name}", flush=True)
     start = time.perf_counter()
     code = subprocess.run(command, cwd=ROOT, env=surroundings() | (variables or {})).returncode
@@ -149,78 +178,114 @@ def step(name: str, *command: str, variables: dict[str, str] | None = None) -> N
 
 
 def find_browser() -> None:
-    """Debian's chromium, installed where that can be done; without it, tests say what they skip."""
-    if shutil.which("chromium") or not shutil.which("apt-get") or os.geteuid() != 0:
+    """Say how to get chromium for the browser tests; install it only where that is allowed."""
+    if shutil.which("chromium"):
         return
-    print("Installing chromium for the tests of the page (once; a minute or so) ...", flush=True)
-    quiet = surroundings() | {"DEBIAN_FRONTEND": "noninteractive"}
-    for words in (("update",), ("install", "--yes", "--no-install-recommends", "chromium")):
-        done = subprocess.run(
-            ["apt-get", "--quiet", *words], env=quiet, capture_output=True, text=True
+    command = "apt-get install --yes --no-install-recommends chromium"
+    if os.environ.get(ALLOW_APT) != "allow":
+        print(
+            f"chromium isn't installed: the browser tests are skipped. Install it ({command}), or "
+            f"set {ALLOW_APT}=allow to let this task do it.",
+            flush=True,
         )
+        return
+    print(f"Installing chromium for the browser tests: {command} ...", flush=True)
+    quiet = surroundings() | {"DEBIAN_FRONTEND": "noninteractive"}
+    for words in ("apt-get --quiet update", command):
+        done = subprocess.run(words.split(), env=quiet, capture_output=True, text=True)
         if done.returncode != 0:
-            print(f"apt-get {words[0]} failed: {done.stderr.strip()[-300:]}", flush=True)
+            print(f"{words} failed: {done.stderr.strip()[-300:]}", flush=True)
             return
 
 
-def lint() -> None:
-    """Lint, formatting and types."""
+def demo(rest: list[str]) -> None:
+    """Train on embedded data and move the dial."""
+    prepare(MAIN)
+    step("demo", MAIN.python, "-m", "fairdial", "demo", *rest)
+
+
+def test(rest: list[str]) -> None:
+    """Run lint, types and every test."""
+    lint([])
+    find_browser()
+    step("pytest", MAIN.python, "-m", "pytest", *PARALLEL, *rest, variables=ONE_THREAD)
+
+
+def quick(rest: list[str]) -> None:
+    """Run the unit tests of the core and the tables, in under a minute."""
+    prepare(MAIN)
+    chosen = rest or list(UNIT_TESTS)
+    step("pytest", MAIN.python, "-m", "pytest", "-q", *PARALLEL, *chosen, variables=ONE_THREAD)
+
+
+def lowest(rest: list[str]) -> None:
+    """Run the core tests with the oldest versions that pyproject.toml allows."""
+    env = lowest_versions()
+    prepare(env)
+    chosen = rest or ["tests/core", "tests/tables", "tests/estimators/test_fairbayes.py"]
+    plain = ("-q", "-p", "no:cacheprovider", "-W", "ignore::DeprecationWarning")
+    step("pytest", env.python, "-m", "pytest", *plain, *chosen, variables=ONE_THREAD)
+
+
+def lint(_: list[str]) -> None:
+    """Check style, formatting and types."""
+    prepare(MAIN)
     python = MAIN.python
     step("ruff check", python, "-m", "ruff", "check", ".")
     step("ruff format", python, "-m", "ruff", "format", "--check", ".")
     step("mypy", python, "-m", "mypy")
 
 
-def docs() -> None:
-    """The documentation, with a warning as an error; examples run."""
+def fmt(_: list[str]) -> None:
+    """Format the code and apply safe fixes."""
+    prepare(MAIN)
+    step("ruff check --fix", MAIN.python, "-m", "ruff", "check", "--fix", "--exit-zero", ".")
+    step("ruff format", MAIN.python, "-m", "ruff", "format", ".")
+
+
+def docs(_: list[str]) -> None:
+    """Build the documentation; its examples run, and warnings are errors."""
+    prepare(MAIN)
     sphinx = (MAIN.python, "-m", "sphinx", "--builder", "html", "--fail-on-warning", "--keep-going")
     trees = ("--doctree-dir", "docs/_build/doctrees", "--fresh-env", "--quiet")
-    step("documentation", *sphinx, *trees, "docs", PAGES, variables=ONE_THREAD)
-    print(f"Open {PAGES}/index.html; it needs no network.")
+    step("documentation", *sphinx, *trees, "docs", SITE, variables=ONE_THREAD)
+    print(f"Open {SITE}/index.html; it needs no network.")
 
 
-def clean() -> None:
-    """Remove what the chores made."""
-    for folder in (MAIN.folder, PEERS.folder, *CACHES, *GENERATED):
+def peers(_: list[str]) -> None:
+    """Create an environment with the libraries that the benchmarks compare with."""
+    prepare(PEERS)
+    print(f"Ready: {PEERS.python} has fairdial and the libraries it is compared with.")
+
+
+def clean(_: list[str]) -> None:
+    """Remove everything that these tasks created."""
+    for folder in (MAIN.folder, PEERS.folder, ".venv-lowest", *CACHES, *GENERATED):
         shutil.rmtree(ROOT / folder, ignore_errors=True)
         (ROOT / f"{folder}.lock").unlink(missing_ok=True)
-    for top in ("src", "tests", "examples", "scripts", "benchmarks"):
+    for top in ("src", "tests", "docs", "scripts", "benchmarks"):
         for cache in list((ROOT / top).rglob("__pycache__")):
             shutil.rmtree(cache, ignore_errors=True)
 
 
+TASKS = {task.__name__: task for task in (demo, test, quick, lowest, docs, lint, fmt, peers, clean)}
+TAKE_ARGUMENTS = ("demo", "test", "quick", "lowest")
+
+
 def main() -> None:
-    """Read the chore's name and do it."""
+    """Read the task's name and run it."""
     parser = argparse.ArgumentParser(
         prog="run.py",
-        description="The project's chores.",
-        epilog="Further arguments go to the demo, or to pytest: run.py test -k layers",
+        description="The project's tasks.",
+        epilog="\n".join(f"  {name:8}{task.__doc__}" for name, task in TASKS.items())
+        + "\n\nFurther arguments go to the demo or to pytest: run.py test -k layers",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("chore", choices=["demo", "test", "docs", "lint", "fmt", "peers", "clean"])
+    parser.add_argument("task", choices=TASKS)
     given, rest = parser.parse_known_args()
-    if rest and given.chore not in ("demo", "test"):
-        parser.error(f"{given.chore} takes no further arguments, got {' '.join(rest)}")
-    if given.chore == "clean":
-        clean()
-        return
-    prepare(PEERS if given.chore == "peers" else MAIN)
-    python = MAIN.python
-    if given.chore == "demo":
-        step("demo", python, "-m", "fairdial", "demo", *rest)
-    elif given.chore == "test":
-        lint()
-        find_browser()
-        together = ("-n", "auto", "--dist", "worksteal")  # as many processes as processors
-        step("pytest", python, "-m", "pytest", *together, *rest, variables=ONE_THREAD)
-    elif given.chore == "docs":
-        docs()
-    elif given.chore == "lint":
-        lint()
-    elif given.chore == "fmt":
-        step("ruff check --fix", python, "-m", "ruff", "check", "--fix", "--exit-zero", ".")
-        step("ruff format", python, "-m", "ruff", "format", ".")
-    else:
-        print(f"Ready: {PEERS.python} has fairdial and the libraries that it is compared with.")
+    if rest and given.task not in TAKE_ARGUMENTS:
+        parser.error(f"{given.task} takes no further arguments, got {' '.join(rest)}")
+    TASKS[given.task](rest)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""What the benchmarks share: CPU time, tables, the machine, and rows drawn from a known law."""
+"""Shared by the benchmarks: CPU time, tables, the machine, and rows of a known law."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ TWO_GROUPS = GaussianLaw()
 
 
 def machine(packages: Iterable[str]) -> str:
-    """One line: processor, system, Python and the versions of what is compared."""
-    words = [_processor(), platform.system(), f"Python {platform.python_version()}"]
+    """Return the processor, the system, and the versions of Python and packages."""
+    parts = [_processor(), platform.system(), f"Python {platform.python_version()}"]
     for name in packages:
         try:
-            words.append(f"{name} {importlib.metadata.version(name)}")
+            parts.append(f"{name} {importlib.metadata.version(name)}")
         except importlib.metadata.PackageNotFoundError:
-            words.append(f"{name} not installed")
-    return ", ".join(words)
+            parts.append(f"{name} not installed")
+    return ", ".join(parts)
 
 
 def _processor() -> str:
@@ -45,19 +45,19 @@ def _processor() -> str:
 
 @dataclass(frozen=True)
 class Timing:
-    """Least CPU time of some runs, in seconds."""
+    """The minimum CPU time of several runs, in seconds."""
 
     seconds: float
     runs: int
 
     @property
     def cell(self) -> str:
-        """Milliseconds for a table, with the number of runs where there was one only."""
+        """Milliseconds for a table, with a note if there was only one run."""
         return milliseconds(self.seconds) + (" (1 run)" if self.runs == 1 else "")
 
 
 def cpu_time(call: Callable[[], Any], repeats: int, budget: float = math.inf) -> Timing:
-    """The least CPU time of up to ``repeats`` runs; no new run once ``budget`` seconds are used."""
+    """Return the minimum CPU time of up to ``repeats`` runs, within ``budget`` seconds."""
     best, used, runs = math.inf, 0.0, 0
     while runs < repeats and (runs == 0 or used < budget):
         start = time.process_time()
@@ -68,13 +68,13 @@ def cpu_time(call: Callable[[], Any], repeats: int, budget: float = math.inf) ->
 
 
 def milliseconds(seconds: float) -> str:
-    """Three digits, or all of them where there are more."""
+    """Return milliseconds with three digits, or all integer digits if there are more."""
     value = seconds * 1e3
     return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
 
 def table(head: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
-    """A Markdown table, aligned for reading as it is."""
+    """Return an aligned Markdown table."""
     widths = [max(len(cell) for cell in column) for column in zip(head, *lines, strict=True)]
     rule = ["-" * width for width in widths]
     padded = [
@@ -97,19 +97,19 @@ class Rows:
 
     @property
     def probabilities(self) -> Floats:
-        """(n,) probability of a label of 1."""
+        """The probability (n,) of a label of 1."""
         return np.asarray(expit(self.logits), np.float64)
 
 
 def draw(law: GaussianLaw, n: int, rng: np.random.Generator) -> Rows:
-    """Rows of the law with their true log-odds; groups and labels are int8."""
+    """Draw rows of the law with their true log-odds; groups and labels are int8."""
     groups = rng.choice(len(law.shares), size=n, p=law.shares).astype(np.int8)
     y = (rng.random(n) < np.take(law.base_rates, groups)).astype(np.int8)
     return Rows(log_odds(law, groups, y, rng), groups, y)
 
 
 def log_odds(law: GaussianLaw, groups: Integers, y: Integers, rng: np.random.Generator) -> Floats:
-    """The true log-odds of rows whose group and label are known, with the feature drawn."""
+    """Return true log-odds of rows with known group and label, drawing the feature."""
     d = np.take(law.separations, groups)
     x = rng.standard_normal(len(groups)) + (y - 0.5) * d
     return np.asarray(d * x + np.take(logit(law.base_rates), groups), np.float64)

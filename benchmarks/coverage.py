@@ -1,13 +1,12 @@
-"""How often the gap on new rows exceeds the tolerance, and what a certified tolerance costs.
+"""Measure how often the gap exceeds the tolerance on new rows, and what confidence costs.
 
     python benchmarks/coverage.py [--draws 1000] [--quick]
 
-The first table draws calibration rows from a Gaussian law, with a fixed number of counted rows in
-each group and the true log-odds as scores. Every rule sees the same draws; the *population* gap
-and accuracy of the thresholds that it chose are computed from the law, without any sample (a
-randomised rule's are the mixture of its thresholds'). The second table does so for families of
-settings that are measured one by one. The third trains gradient boosting on Adult and sets the
-accuracy on test rows with and without confidence side by side.
+The first table draws calibration rows from a Gaussian law, with a fixed number of eligible rows in
+each group and the true log-odds as scores. Every rule sees the same draws; the *population* gap and
+accuracy of its thresholds are computed exactly from the law (for a randomized rule, as a mixture).
+The second table does the same for model families. The third trains gradient boosting on Adult and
+compares accuracy on test rows with and without confidence.
 """
 
 from __future__ import annotations
@@ -32,14 +31,14 @@ from fairdial import (
     proba_to_logits,
     sweep,
 )
-from fairdial.criteria import CRITERIA, DEMOGRAPHIC_PARITY
+from fairdial.core.criteria import CRITERIA, DEMOGRAPHIC_PARITY
+from fairdial.core.sweep import measure_counts
 from fairdial.datasets import Dataset, load_adult
-from fairdial.sweeping import measure_counts
 
 CONFIDENCE = 0.95
-CASES = ((500, (0.10, 0.20)), (5_000, (0.10,)))  # counted rows a group, tolerances
+CASES = ((500, (0.10, 0.20)), (5_000, (0.10,)))  # eligible rows per group, tolerances
 SETTINGS, FAMILY_TOLERANCE = 20, 0.10
-SEEDS = (0, 5, 10, 15, 20)  # the study's
+SEEDS = (0, 5, 10, 15, 20)  # the paper's
 ADULT_TOLERANCES = (0.05, 0.10)
 PACKAGES = ("fairdial", "numpy", "scikit-learn", "fairlearn", "oxonfair")
 
@@ -47,17 +46,17 @@ PACKAGES = ("fairdial", "numpy", "scikit-learn", "fairlearn", "oxonfair")
 # ---- the law --------------------------------------------------------------------------------
 
 
-def draw_counted(criterion: Criterion, counted: int, rng: np.random.Generator) -> Rows:
-    """Exactly ``counted`` counted rows a group, and the others in the law's proportion."""
-    label = criterion.rates[0].counted
+def draw_eligible(criterion: Criterion, eligible: int, rng: np.random.Generator) -> Rows:
+    """Draw exactly ``eligible`` eligible rows per group, and the others in proportion."""
+    label = criterion.rate.eligible
     groups, labels = [], []
     for a, positive in enumerate(TWO_GROUPS.base_rates):
         if label is None:
-            y = (rng.random(counted) < positive).astype(np.int8)
+            y = (rng.random(eligible) < positive).astype(np.int8)
         else:
             share = positive if label == 1 else 1.0 - positive
-            others = round(counted * (1.0 - share) / share)
-            y = np.repeat(np.array([label, 1 - label], np.int8), [counted, others])
+            others = round(eligible * (1.0 - share) / share)
+            y = np.repeat(np.array([label, 1 - label], np.int8), [eligible, others])
         labels.append(y)
         groups.append(np.full(len(y), a, np.int8))
     codes, y = np.concatenate(groups), np.concatenate(labels)
@@ -66,7 +65,7 @@ def draw_counted(criterion: Criterion, counted: int, rng: np.random.Generator) -
 
 @dataclass
 class Rule:
-    """A rule's name, how it chooses, and what the law says of its choices."""
+    """A rule's name, how it chooses, and the population values of its choices."""
 
     name: str
     choose: Callable[[Rows, Frontier, float], tuple[Floats, Floats]]
@@ -75,7 +74,7 @@ class Rule:
     refused: int = 0
 
     def add(self, criterion: Criterion, rows: Rows, frontier: Frontier, tolerance: float) -> None:
-        """Choose on these rows, and ask the law."""
+        """Choose on these rows, and evaluate the choice on the law."""
         try:
             weights, thresholds = self.choose(rows, frontier, tolerance)  # (m, K) each
         except CannotCertifyError:
@@ -86,7 +85,7 @@ class Rule:
         self.accuracies.append(_accuracy(weights, thresholds))
 
     def cells(self, tolerance: float) -> list[str]:
-        """How often the gap was exceeded, with its Monte Carlo error; mean gap and accuracy."""
+        """Return how often the gap was exceeded, its Monte Carlo error, mean gap and accuracy."""
         if not self.gaps:
             return [f"refused ({self.refused} of {self.refused})", "-", "-", "-"]
         exceeds = float(np.mean(np.array(self.gaps) > tolerance))
@@ -101,18 +100,18 @@ class Rule:
 
 
 def _accuracy(weights: Floats, thresholds: Floats) -> float:
-    """Accuracy of a rule that takes one of m thresholds in each group, with these weights."""
+    """Return the accuracy of a rule that draws one of m thresholds per group by weight."""
     pi = np.asarray(TWO_GROUPS.base_rates)
     true_positive, false_positive = (
         (weights * TWO_GROUPS.rates(name, thresholds)).sum(axis=0)
         for name in ("equal_opportunity", "predictive_equality")
     )
-    right = pi * true_positive + (1.0 - pi) * (1.0 - false_positive)
-    return float(right @ np.asarray(TWO_GROUPS.shares))
+    correct = pi * true_positive + (1.0 - pi) * (1.0 - false_positive)
+    return float(correct @ np.asarray(TWO_GROUPS.shares))
 
 
 def _one(thresholds: Floats) -> tuple[Floats, Floats]:
-    """A rule that isn't randomised."""
+    """Return a deterministic rule."""
     return np.ones((1, len(thresholds))), thresholds[None, :]
 
 
@@ -137,7 +136,7 @@ def _oxonfair(rows: Rows, _frontier: Frontier, tolerance: float) -> tuple[Floats
 
 
 def rules(criterion: Criterion) -> list[Rule]:
-    """The rules that know this criterion; the libraries are asked for demographic parity."""
+    """Return the rules for this criterion; the libraries run for demographic parity only."""
     found = [
         Rule("fairdial, plain", _plain),
         Rule(f"fairdial, confidence {CONFIDENCE:g}", _declared),
@@ -152,18 +151,18 @@ def rules(criterion: Criterion) -> list[Rule]:
 
 
 def law_lines(criterion: Criterion, draws: int, seed: int) -> Iterator[list[str]]:
-    """The lines of the first table for one criterion."""
-    for counted, tolerances in CASES:
-        rng = np.random.default_rng([seed, counted])
+    """Yield the rows of the first table for one criterion."""
+    for eligible, tolerances in CASES:
+        rng = np.random.default_rng([seed, eligible])
         tried = {tolerance: rules(criterion) for tolerance in tolerances}
         for _ in range(draws):
-            rows = draw_counted(criterion, counted, rng)
+            rows = draw_eligible(criterion, eligible, rng)
             frontier = sweep(rows.logits, rows.groups, rows.y, criterion=criterion)
             for tolerance, each in tried.items():
                 for rule in each:
                     rule.add(criterion, rows, frontier, tolerance)
         for tolerance, each in tried.items():
-            start = [criterion.name, f"{counted:,}", f"{tolerance:.2f}"]
+            start = [criterion.name, f"{eligible:,}", f"{tolerance:.2f}"]
             yield from ([*start, rule.name, *rule.cells(tolerance)] for rule in each)
             if criterion is DEMOGRAPHIC_PARITY:
                 for peer in (Fairlearn, OxonFair):
@@ -174,19 +173,19 @@ def law_lines(criterion: Criterion, draws: int, seed: int) -> Iterator[list[str]
 # ---- families of settings -------------------------------------------------------------------
 
 
-def draw_graded(counted: int, rng: np.random.Generator) -> tuple[Frontier, Floats]:
-    """Settings from the law's fairest rule to its free one, and their population gaps."""
-    free = abs(TWO_GROUPS.disparity(DEMOGRAPHIC_PARITY, 0.0))
-    gaps = np.linspace(0.0, free, SETTINGS)
+def draw_graded(eligible: int, rng: np.random.Generator) -> tuple[Frontier, Floats]:
+    """Draw settings from the fairest to the unconstrained rule, with their population gaps."""
+    largest = abs(TWO_GROUPS.disparity(DEMOGRAPHIC_PARITY, 0.0))
+    gaps = np.linspace(0.0, largest, SETTINGS)
     limits = np.stack([TWO_GROUPS.at(DEMOGRAPHIC_PARITY, gap).thresholds for gap in gaps.tolist()])
-    rows = draw_counted(DEMOGRAPHIC_PARITY, counted, rng)
+    rows = draw_eligible(DEMOGRAPHIC_PARITY, eligible, rng)
     return measure(rows.logits - limits[:, rows.groups], rows.groups, rows.y), gaps
 
 
-def draw_alike(counted: int, rng: np.random.Generator) -> tuple[Frontier, Floats]:
-    """Settings that decide independently of each other, all a hair above the tolerance."""
+def draw_alike(eligible: int, rng: np.random.Generator) -> tuple[Frontier, Floats]:
+    """Draw settings that decide independently, all slightly above the tolerance."""
     gaps = np.full(SETTINGS, FAMILY_TOLERANCE + 1e-6)
-    rows = np.full((1, 2), counted)
+    rows = np.full((1, 2), eligible)
     selected = rng.binomial(rows, 0.5 + np.outer(gaps, [-0.5, 0.5])[:, None, :])
     settings = np.arange(float(SETTINGS))
     frontier = measure_counts(settings, selected, rows, DEMOGRAPHIC_PARITY, (0, 1), min_count=1)
@@ -194,13 +193,13 @@ def draw_alike(counted: int, rng: np.random.Generator) -> tuple[Frontier, Floats
 
 
 def family_lines(draws: int, seed: int) -> Iterator[list[str]]:
-    """The lines of the second table: a wrong answer is a gap above the tolerance, as if within."""
+    """Yield the rows of the second table: how often a gap above the tolerance is accepted."""
     for name, make in (("graded", draw_graded), ("all just above", draw_alike)):
-        for counted, _ in CASES:
-            rng = np.random.default_rng([seed, counted])
+        for eligible, _ in CASES:
+            rng = np.random.default_rng([seed, eligible])
             wrong, refused = np.zeros(2), 0
             for _ in range(draws):
-                frontier, gaps = make(counted, rng)
+                frontier, gaps = make(eligible, rng)
                 within = bool((frontier.gap <= FAMILY_TOLERANCE).any())
                 above = gaps > FAMILY_TOLERANCE
                 wrong[0] += within and above[int(frontier.at(FAMILY_TOLERANCE).setting)]
@@ -211,7 +210,7 @@ def family_lines(draws: int, seed: int) -> Iterator[list[str]]:
                 else:
                     wrong[1] += above[int(sure.setting)]
             plain, confident = wrong / draws
-            start = [name, f"{counted:,}", f"{FAMILY_TOLERANCE:.2f}"]
+            start = [name, f"{eligible:,}", f"{FAMILY_TOLERANCE:.2f}"]
             yield [*start, f"{plain:.1%}", f"{confident:.1%}", f"{refused / draws:.1%}"]
 
 
@@ -227,14 +226,14 @@ class Outcome:
 
 
 def judge(test: Dataset, logits: Floats, codes: Integers, thresholds: Floats) -> Outcome:
-    """What these thresholds do on rows that had no part in choosing them."""
+    """Return the outcome of these thresholds on test rows."""
     selected = logits > thresholds[codes]
     rates = [selected[codes == a].mean() for a in range(len(thresholds))]
     return Outcome(float((selected == test.y).mean()), float(max(rates) - min(rates)))
 
 
 def adult_runs(seeds: Sequence[int]) -> dict[float, list[tuple[Outcome, Outcome]]]:
-    """For each tolerance and seed the outcome without and with confidence."""
+    """Return the outcomes without and with confidence, by tolerance and seed."""
     data = load_adult()
     runs: dict[float, list[tuple[Outcome, Outcome]]] = {each: [] for each in ADULT_TOLERANCES}
     for seed in seeds:
@@ -255,7 +254,7 @@ def adult_runs(seeds: Sequence[int]) -> dict[float, list[tuple[Outcome, Outcome]
 
 
 def adult_lines(seeds: Sequence[int]) -> Iterator[list[str]]:
-    """The lines of the third table."""
+    """Yield the rows of the third table."""
     for tolerance, outcomes in adult_runs(seeds).items():
         accuracy = np.array([[each.accuracy for each in pair] for pair in outcomes])
         gap = np.array([[each.gap for each in pair] for pair in outcomes])  # (seeds, 2)
@@ -278,43 +277,41 @@ def adult_lines(seeds: Sequence[int]) -> Iterator[list[str]]:
 
 
 def report(draws: int, seeds: Sequence[int], seed: int, criteria: Sequence[Any]) -> None:
-    """Measure and print."""
+    """Measure, and print the results."""
     print(machine(PACKAGES))
     print(
-        f"\nPopulation gap against the tolerance, {draws:,} draws of calibration rows; gaps and "
-        "accuracies are the law's own, the standard error is that of the draws.\n"
+        f"\nPopulation gap and tolerance, {draws:,} draws of calibration rows; gaps and accuracies "
+        "are exact, the standard error is over draws.\n"
     )
-    head = ["criterion", "counted rows a group", "tolerance", "rule", "exceeds", "s.e."]
+    head = ["criterion", "eligible rows per group", "tolerance", "rule", "exceeds", "s.e."]
     lines = [line for kind in criteria for line in law_lines(kind, draws, seed)]
     print(table([*head, "mean gap", "mean accuracy"], lines))
     print(
-        f"\nFamilies of {SETTINGS} measured settings: draws in which one with a population gap "
-        "above the tolerance is taken for one within, plainly and with confidence "
+        f"\nModel families of {SETTINGS} settings: share of draws in which a setting with a "
+        "population gap above the tolerance is accepted, without and with confidence "
         f"{CONFIDENCE:g}.\n"
     )
-    head = ["family", "counted rows a group", "tolerance", "plain", "confident", "refused"]
+    head = ["family", "eligible rows per group", "tolerance", "plain", "confident", "refused"]
     print(table(head, list(family_lines(draws, seed))))
     print(
         "\nAdult, groups by sex, gradient boosting and FairBayes, demographic parity, test rows "
         f"of {len(seeds)} splits; confidence {CONFIDENCE:g}.\n"
     )
-    head = ["tolerance", "accuracy, plain", "accuracy, confident", "cost", "s.e. of the cost"]
+    head = ["tolerance", "accuracy, plain", "accuracy, confident", "cost", "s.e. of cost"]
     print(table([*head, "gap, plain", "gap, confident"], list(adult_lines(seeds))))
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Read the options and run."""
+    """Parse the options and run."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--draws", type=int, default=1000, help="draws of calibration rows")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument(
-        "--quick", action="store_true", help="few draws: shows that it works, no figures"
-    )
+    parser.add_argument("--quick", action="store_true", help="few draws, to check that it works")
     given = parser.parse_args(arguments)
     quiet()
     with threadpool_limits(1):
         if given.quick:
-            print("A quick run: it shows that everything works; its figures mean nothing.\n")
+            print("A quick run checks that the script works; its numbers mean nothing.\n")
             report(5, SEEDS[:1], given.seed, CRITERIA)
         else:
             report(given.draws, SEEDS, given.seed, CRITERIA)

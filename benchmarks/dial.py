@@ -1,12 +1,12 @@
-"""How long the dial takes, beside the libraries that a user would pick instead.
+"""Time the dial beside the libraries that a user would choose instead.
 
-One process, CPU time, the least of several runs, the same scores for everybody:
+One process, minimum CPU time of several runs, the same scores for all:
 
     python benchmarks/dial.py [--rows 10000 100000 1000000 10000000] [--quick]
 
-fairdial answers ten tolerances exactly; every peer answers one. Groups and labels are int8 here
-(a column says what int64 costs), and each peer finds them in the form that it reads. The last
-table sets the figures at one million rows against their goals.
+fairdial answers ten tolerances exactly; every peer answers one. Groups and labels are int8 (one
+column shows the cost of int64), and each peer gets its own input format before timing. The last
+table compares the results at one million rows with their goals.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from peers import MISSING, PEERS, quiet
 from threadpoolctl import threadpool_limits
 
 from fairdial import Criterion, Frontier, Points, sweep
-from fairdial.criteria import CRITERIA, DEMOGRAPHIC_PARITY
+from fairdial.core.criteria import CRITERIA, DEMOGRAPHIC_PARITY
 from fairdial.datasets import GaussianLaw
 
 TOLERANCES = np.linspace(0.02, 0.20, 10)
-TOLERANCE = 0.10  # the one that a peer is fitted for
+TOLERANCE = 0.10  # of the peers' fits
 RESOLUTION = 1e-5  # of the setting t in the bisection
 MANY_GROUPS = 20
 PACKAGES = ("fairdial", "numpy", "fairlearn", "oxonfair", "error-parity")
@@ -39,31 +39,31 @@ PACKAGES = ("fairdial", "numpy", "fairlearn", "oxonfair", "error-parity")
 # ---- what is timed --------------------------------------------------------------------------
 
 
-def dialled(rows: Rows, criterion: Criterion = DEMOGRAPHIC_PARITY) -> Points:
-    """Ten exact answers; above 200,000 rows without sorting them all."""
+def ten_answers(rows: Rows, criterion: Criterion = DEMOGRAPHIC_PARITY) -> Points:
+    """Return ten exact answers; above 200,000 rows, without sorting all of them."""
     frontier = sweep(rows.logits, rows.groups, rows.y, criterion=criterion, tolerances=TOLERANCES)
     return frontier.at(TOLERANCES)
 
 
 def sorted_dial(rows: Rows) -> Points:
-    """Every state of the dial by a full sort, then ten answers."""
+    """Return ten answers from all operating points, by a full sort."""
     return sweep(rows.logits, rows.groups, rows.y).at(TOLERANCES)
 
 
 def mean(mask: NDArray[np.bool_]) -> float:
-    """The share of true values, as one writes it."""
+    """Return the share of true values, as usually written."""
     return float(mask.mean())
 
 
 def counted_mean(mask: NDArray[np.bool_]) -> float:
-    """The share of true values, as NumPy finds it fastest."""
+    """Return the share of true values, in NumPy's fastest way."""
     return np.count_nonzero(mask) / len(mask)
 
 
 def bisection(
     rows: Rows, share_of: Callable[[NDArray[np.bool_]], float] = mean
 ) -> list[tuple[float, float]]:
-    """Ten pairs of thresholds as the paper finds them (alg:post-process, eq:thresh_new).
+    """Return ten pairs of thresholds by the paper's bisection (alg:post-process, eq:thresh_new).
 
     For each tolerance a binary search on t; each step takes the share of each group's rows that
     are above its threshold (eq:ddp_general). The feasible end of the bracket is the answer.
@@ -81,12 +81,12 @@ def bisection(
         low, high = (share_of(part > tau) for part, tau in zip(scores, thresholds(t), strict=True))
         return high - low
 
-    free = disparity(0.0)
-    sign = math.copysign(1.0, free)
+    unconstrained = disparity(0.0)
+    sign = math.copysign(1.0, unconstrained)
     found = []
     for tolerance in TOLERANCES.tolist():
         outside, inside = 0.0, min(share) * (1.0 - 1e-12)
-        if abs(free) <= tolerance:
+        if abs(unconstrained) <= tolerance:
             inside = 0.0
         while inside - outside > RESOLUTION:
             middle = (outside + inside) / 2.0
@@ -99,8 +99,8 @@ def bisection(
 
 
 OURS: dict[str, Callable[[Rows], Any]] = {
-    "fairdial": dialled,
-    "fairdial, int64 columns": dialled,
+    "fairdial": ten_answers,
+    "fairdial, int64 columns": ten_answers,
     "fairdial, full sort": sorted_dial,
     "bisection": bisection,
     "bisection, tuned": lambda rows: bisection(rows, counted_mean),
@@ -108,7 +108,7 @@ OURS: dict[str, Callable[[Rows], Any]] = {
 
 
 def wide(rows: Rows) -> Rows:
-    """The same rows with int64 groups and labels."""
+    """Return the same rows with int64 groups and labels."""
     return Rows(rows.logits, rows.groups.astype(np.int64), rows.y.astype(np.int64))
 
 
@@ -117,7 +117,7 @@ def wide(rows: Rows) -> Rows:
 
 @dataclass(frozen=True)
 class Measured:
-    """One line of the first table."""
+    """One row of the first table."""
 
     timings: dict[str, Timing]
     cells: dict[str, str]
@@ -125,7 +125,7 @@ class Measured:
 
 
 def measure(rows: Rows, repeats: int, budget: float, peer_limit: int) -> Measured:
-    """Time everybody on the same rows, and look at what they answered."""
+    """Time all methods on the same rows, and check their answers."""
     inputs = {"fairdial, int64 columns": wide(rows)}
     timings = {
         name: cpu_time(partial(call, inputs.get(name, rows)), repeats, budget)
@@ -139,7 +139,7 @@ def measure(rows: Rows, repeats: int, budget: float, peer_limit: int) -> Measure
         elif len(rows) > peer_limit:
             cells[kind.name] = "skipped (--peer-limit)"
         else:
-            importlib.import_module(kind.module)  # not to be timed
+            importlib.import_module(kind.module)  # importing isn't timed
             peer = kind(rows)
             timings[kind.name] = cpu_time(partial(peer.run, TOLERANCE), repeats, budget)
             cells[kind.name] = timings[kind.name].cell
@@ -148,14 +148,14 @@ def measure(rows: Rows, repeats: int, budget: float, peer_limit: int) -> Measure
 
 
 def selection_gap(decisions: NDArray[np.bool_], groups: Integers) -> float:
-    """Counted from decisions alone."""
+    """Return the gap of selection rates of these decisions."""
     counts = np.bincount(groups), np.bincount(groups[decisions], minlength=2)
     rates = counts[1] / counts[0]
     return float(rates.max() - rates.min())
 
 
 def own_gaps(rows: Rows) -> str:
-    """Whether the answers keep their tolerances, counted from decisions row by row."""
+    """Return whether the answers keep their tolerances, counted row by row."""
 
     def room(thresholds: Iterable[Any]) -> list[float]:
         return [
@@ -163,9 +163,9 @@ def own_gaps(rows: Rows) -> str:
             for tau, tolerance in zip(thresholds, TOLERANCES.tolist(), strict=True)
         ]
 
-    ours, searched = room(dialled(rows).thresholds), room(bisection(rows))
-    broken = sum(left < 0 for left in ours)
-    kept = "all ten kept" if not broken else f"NOT KEPT: {broken} of ten"
+    ours, searched = room(ten_answers(rows).thresholds), room(bisection(rows))
+    exceeded = sum(left < 0 for left in ours)
+    kept = "keeps all ten" if not exceeded else f"EXCEEDS {exceeded} of ten"
     return (
         f"fairdial {kept}, at most {max(ours):.1e} below the tolerance "
         f"(bisection: {max(searched):.1e})"
@@ -174,29 +174,29 @@ def own_gaps(rows: Rows) -> str:
 
 @dataclass(frozen=True)
 class Goal:
-    """A figure and what it should reach."""
+    """A result and its goal."""
 
     what: str
     goal: str
-    measured: str
+    value: str
     verdict: str
 
 
 def at_least(what: str, value: float | None, goal: float) -> Goal:
-    """How many times as fast; None where it was not measured."""
+    """Return a goal for a speedup; None if it was not measured."""
     if value is None:
         return Goal(what, f">= {goal:,.0f}x", "not measured", "-")
     return Goal(what, f">= {goal:,.0f}x", f"{value:,.1f}x", "ok" if value >= goal else "miss")
 
 
 def at_most(what: str, value: float, goal: float, unit: str) -> Goal:
-    """A time or a ratio that should stay small."""
+    """Return a goal for a time or a ratio that should stay small."""
     verdict = "ok" if value <= goal else "miss"
     return Goal(what, f"<= {goal:g}{unit}", f"{value:.3g}{unit}", verdict)
 
 
 def goals(rows: Rows, measured: Measured, repeats: int, rng: np.random.Generator) -> list[Goal]:
-    """The figures that are promised, for these rows."""
+    """Return the promised results for these rows."""
     ours = measured.timings["fairdial"].seconds
 
     def times(name: str) -> float | None:
@@ -204,7 +204,7 @@ def goals(rows: Rows, measured: Measured, repeats: int, rng: np.random.Generator
         return None if timing is None else timing.seconds / ours
 
     many = draw(many_groups(), len(rows), rng)
-    twenty = cpu_time(lambda: dialled(many), repeats).seconds
+    twenty = cpu_time(lambda: ten_answers(many), repeats).seconds
     frontier = sweep(rows.logits, rows.groups, rows.y)
     further, thousand, applied = on_a_fitted_dial(frontier, rows, repeats)
     return [
@@ -221,10 +221,13 @@ def goals(rows: Rows, measured: Measured, repeats: int, rng: np.random.Generator
 
 
 def on_a_fitted_dial(frontier: Frontier, rows: Rows, repeats: int) -> tuple[float, float, float]:
-    """Seconds for one tolerance and for a thousand; decisions as a multiple of np.where's speed."""
+    """Return seconds for one and for a thousand tolerances, and the speedup over np.where."""
     calls = 500
-    wishes = np.random.default_rng(0).uniform(0.01, 0.3, calls).tolist()
-    further = cpu_time(lambda: [frontier.at(wish) for wish in wishes], repeats).seconds / calls
+    tolerances = np.random.default_rng(0).uniform(0.01, 0.3, calls).tolist()
+    further = (
+        cpu_time(lambda: [frontier.at(tolerance) for tolerance in tolerances], repeats).seconds
+        / calls
+    )
     grid = np.linspace(0.001, 0.3, 1000)
     thousand = cpu_time(lambda: frontier.at(grid), repeats).seconds
     tau = frontier.at(TOLERANCE).thresholds
@@ -235,7 +238,7 @@ def on_a_fitted_dial(frontier: Frontier, rows: Rows, repeats: int) -> tuple[floa
 
 
 def many_groups() -> GaussianLaw:
-    """A law of twenty groups of one size whose rates differ as much as those of two."""
+    """Return a law of twenty equal groups whose rates differ as much as those of two."""
     return GaussianLaw(
         shares=(1 / MANY_GROUPS,) * MANY_GROUPS,
         base_rates=tuple(np.linspace(0.3, 0.6, MANY_GROUPS).tolist()),
@@ -244,12 +247,12 @@ def many_groups() -> GaussianLaw:
 
 
 def other_criteria(rows: Rows, repeats: int) -> str:
-    """What ten tolerances of each criterion cost, in milliseconds."""
-    words = []
+    """Return the milliseconds of ten tolerances for each criterion."""
+    parts = []
     for kind in CRITERIA:
-        timing = cpu_time(partial(dialled, rows, kind), repeats)
-        words.append(f"{kind.name} {milliseconds(timing.seconds)} ms")
-    return ", ".join(words)
+        timing = cpu_time(partial(ten_answers, rows, kind), repeats)
+        parts.append(f"{kind.name} {milliseconds(timing.seconds)} ms")
+    return ", ".join(parts)
 
 
 # ---- the run --------------------------------------------------------------------------------
@@ -258,11 +261,11 @@ def other_criteria(rows: Rows, repeats: int) -> str:
 def report(
     sizes: Sequence[int], goal_rows: int, repeats: int, budget: float, peer_limit: int, seed: int
 ) -> None:
-    """Measure and print."""
+    """Measure, and print the results."""
     rng = np.random.default_rng(seed)
     print(machine(PACKAGES))
     print(
-        f"\nCPU milliseconds, least of up to {repeats} runs; fairdial and the bisection: "
+        f"\nCPU milliseconds, minimum of up to {repeats} runs; fairdial and the bisection: "
         f"{len(TOLERANCES)} tolerances; the libraries: one fit for tolerance {TOLERANCE:g}.\n"
     )
     columns = [*OURS, *(kind.name for kind in PEERS)]
@@ -280,12 +283,12 @@ def report(
     print("\n".join(remarks))
     print(f"\nTen tolerances of each criterion at {goal_rows:,} rows: {criteria}.")
     print(f"\nGoals at {goal_rows:,} rows:\n")
-    rows_of = [[g.what, g.goal, g.measured, g.verdict] for g in verdicts or []]
-    print(table(["figure", "goal", "measured", "verdict"], rows_of))
+    rows_of = [[g.what, g.goal, g.value, g.verdict] for g in verdicts or []]
+    print(table(["result", "goal", "measured", "verdict"], rows_of))
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Read the options and run."""
+    """Parse the options and run."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument(
         "--rows",
@@ -293,11 +296,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
         nargs="+",
         default=[10**4, 10**5, 10**6, 10**7],
         metavar="N",
-        help="numbers of rows; one million, where the goals are measured, is always among them",
+        help="numbers of rows; one million, for the goals, is always included",
     )
-    parser.add_argument("--repeats", type=int, default=9, help="runs, of which the least counts")
+    parser.add_argument("--repeats", type=int, default=9, help="runs, of which the minimum counts")
     parser.add_argument(
-        "--budget", type=float, default=20.0, help="seconds after which no run is repeated"
+        "--budget", type=float, default=20.0, help="seconds after which runs are not repeated"
     )
     parser.add_argument(
         "--peer-limit",
@@ -308,13 +311,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
     )
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument(
-        "--quick", action="store_true", help="few rows and runs: shows that it works, no figures"
+        "--quick", action="store_true", help="few rows and runs, to check that it works"
     )
     given = parser.parse_args(arguments)
     quiet()
     with threadpool_limits(1):
         if given.quick:
-            print("A quick run: it shows that everything works; its figures mean nothing.\n")
+            print("A quick run checks that the script works; its numbers mean nothing.\n")
             report([2_000], 210_000, 1, given.budget, 2_000, given.seed)
         else:
             report(given.rows, 10**6, given.repeats, given.budget, given.peer_limit, given.seed)

@@ -1,37 +1,35 @@
-"""What a training buys: accuracy at matched gaps and its cost, from the records of studies.
+"""Compare trainings: accuracy at matched gaps and cost, from the records of studies.
 
     fairdial bench run docs/results/frontier/tables.toml --out study
     python benchmarks/frontier.py study [MORE STUDIES] [--against METHOD] [--brief | --lines]
         [--costs N] [--figure F]
 
-A study is a folder of `fairdial bench run`, or a plan that has its records packed beside it, as
-docs/results/frontier/tables.toml and tables.tar.xz. By data set and criterion, on test rows:
+A study is a folder of `fairdial bench run`, or a plan with its packed records beside it, such as
+docs/results/frontier/tables.toml and tables.jsonl.xz. For each data set and criterion, on test
+rows, the tables show:
 
-- accuracy at each gap of the plan (in brackets: how many splits reach it, where not all do);
-- the mean difference to the baseline (or to METHOD) in points, paired by split and initialisation
-  and averaged over initialisations, then over the gaps that both reach; its plain standard error
-  over splits and how many of them it is; the same for the splits that reach all gaps, where those
-  are fewer (in brackets, how many); the corrected 95% interval (Nadeau and Bengio); Holm's p
-  over all lines of the command; whether it wins (3 plain errors, more than a null row differs from
-  what it repeats, Holm's p below .05); and the difference that would have been seen with 80% power
-  at Holm's first level;
-- the same difference on the common grid of tolerances, that of the gaps there (both on test rows,
-  in points), and of HV (in plain standard errors);
-- processor time of training, the median ratio to the baseline's of the same split and
-  initialisation;
+- the accuracy at each gap of the plan (in parentheses: how many splits reach it, if not all do);
+- the mean difference to the baseline (or to METHOD) in points, over the gaps that both reach,
+  paired by split and initialization, with its plain standard error over splits; the same over the
+  splits that reach all gaps, if those are fewer (in parentheses, how many); the corrected 95%
+  interval (Nadeau and Bengio); Holm's p over all rows of the command; whether it wins (3 plain
+  standard errors, more than a null method differs from what it repeats, Holm's p below 0.05); and
+  the difference that would be detected with 80% power at Holm's first level;
+- the difference of accuracy and of the gap on the common grid of tolerances (on test rows, in
+  points), and of HV (in plain standard errors);
+- processor time of training, the median ratio to the baseline's on the same split and
+  initialization;
 - the differences at each gap, in points (in plain standard errors).
 
-With --costs N every method is trained again on the first N splits, one after the other, and scores
-their calibration rows: processor times of one thread, as ratios to the baseline's. --figure draws
-accuracy against cost. --brief and --lines print what docs/results/frontier/README.md shows: a table
-for each data set and criterion, best first; or one table of all differences.
+--costs N trains every method again on the first N splits, one after the other, scores their
+calibration rows, and prints processor times of one thread as ratios to the baseline's. --figure
+draws accuracy against cost. --brief and --lines print what docs/results/frontier/README.md shows: a
+table for each data set and criterion, best first; or one table of all differences.
 """
 
 from __future__ import annotations
 
 import argparse
-import tarfile
-import tempfile
 from collections import Counter
 from dataclasses import dataclass, field
 from itertools import combinations, pairwise
@@ -43,55 +41,42 @@ from common import cpu_time, table
 from scipy.stats import t as student
 from threadpoolctl import threadpool_limits
 
-from fairdial.bench.curves import (
-    Panel,
-    Study,
-    complete_difference,
+from fairdial.bench.comparisons import (
     grid_difference,
     matched,
     matched_difference,
     mean_difference,
     reached,
-    read_study,
 )
+from fairdial.bench.curves import Panel, Study, read_study
+from fairdial.bench.hypervolume import volumes
+from fairdial.bench.model import make_model, read_parts
 from fairdial.bench.plan import read_plan
-from fairdial.bench.reference import volumes
 from fairdial.bench.sources import join_rows
 from fairdial.bench.statistics import LEVEL, POWER, Paired, corrected, holm, paired
 from fairdial.bench.store import Store
-from fairdial.bench.trial import make_model, read_parts
-from fairdial.methods.network import need
 
 WIN = 3.0  # plain standard errors
 SCORINGS = 5
 TICKS = (0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50)  # of costs
 HEAD = (
     "splits", "difference", "error", "errors", "all gaps", "corrected 95%", "Holm p", "wins",
-    "seen", "grid", "gap on the grid", "HV", "cost",
+    "detectable", "grid", "gap on the grid", "HV", "cost",
 )  # fmt: skip
-BRIEF = ("difference", "all gaps", "corrected 95%", "Holm p", "wins", "seen", "training")
+BRIEF = ("difference", "all gaps", "corrected 95%", "Holm p", "wins", "detectable", "training")
 LINES = ("study", "data", "method", "splits", *BRIEF)
 
 
-# ---- reading -----------------------------------------------------------------------------------
-
-
 def read(place: Path) -> Study:
-    """A study from its folder, or from a plan with packed records."""
+    """Return a study from its folder, or from a plan with its packed records."""
     if place.is_dir():
-        return _read(place / "plan.toml", place / "records")
-    records = place.with_suffix(".tar.xz")
-    if not records.is_file():
-        raise SystemExit(f"frontier.py: {place} has no records beside it ({records.name}).")
-    with tempfile.TemporaryDirectory() as folder:
-        with tarfile.open(records) as packed:
-            packed.extractall(folder, filter="data")
-        return _read(place, Path(folder) / "records")
-
-
-def _read(plan_file: Path, records: Path) -> Study:
+        plan_file, store = place / "plan.toml", Store(place / "records")
+    else:
+        plan_file, store = place, Store(place.with_suffix(""))
+        if not store.packed.is_file():
+            raise SystemExit(f"frontier.py: {place} has no records ({store.packed.name}).")
     plan = read_plan(plan_file)
-    return read_study(plan, Store(records).records(plan.trials()))
+    return read_study(plan, store.records(plan.trials()))
 
 
 # ---- comparing ---------------------------------------------------------------------------------
@@ -99,7 +84,7 @@ def _read(plan_file: Path, records: Path) -> Study:
 
 @dataclass
 class Line:
-    """A method beside the one that it is compared with."""
+    """A method, compared with another one."""
 
     method: str
     null: bool
@@ -112,7 +97,7 @@ class Line:
     hv: Paired
     cost: float
     holm: float = float("nan")
-    seen: float = float("nan")
+    detectable: float = float("nan")
     wins: bool = False
 
     @property
@@ -122,38 +107,38 @@ class Line:
 
     @property
     def at_all_gaps(self) -> str:
-        """The difference of the splits that reach all gaps, where others don't."""
+        """The difference over the splits that reach all gaps, if others don't."""
         if self.complete.seeds == self.plain.seeds:
             return ""
         return f"{_with_error(self.complete)} ({self.complete.seeds})"
 
     @property
     def known(self) -> bool:
-        """Whether there is a difference with an error."""
+        """Whether the difference has a standard error."""
         return self.plain.seeds > 1
 
     @property
-    def counted(self) -> bool:
-        """Whether it is one of the comparisons that Holm's p values are over."""
+    def claimed(self) -> bool:
+        """Whether it is one of the comparisons of Holm's p values."""
         return not self.null and self.known
 
 
 @dataclass
 class Shown:
-    """A table: a panel of a study, against a method."""
+    """A table: a panel of a study, compared with one method."""
 
     name: str
     study: Study
     panel: Panel
     base: str
     lines: list[Line]
-    noise: float = 0.0  # the largest difference of a null row to what it repeats
+    noise: float = 0.0  # the largest difference of a null method to what it repeats
     training: dict[str, float] = field(default_factory=dict)
     scoring: dict[str, float] = field(default_factory=dict)
 
 
 def compare(name: str, study: Study, panel: Panel, base: str) -> Shown:
-    """A line a method."""
+    """Compare every method of a panel with one of them."""
     gaps, area = study.plan.gaps, volumes(panel)
     accuracies, lines = matched(panel, gaps), []
     for method in [m.name for m in study.plan.methods if panel.of(m.name)]:
@@ -164,7 +149,7 @@ def compare(name: str, study: Study, panel: Panel, base: str) -> Shown:
                 null=method in dict(panel.nulls),
                 accuracy={gap: _accuracy(accuracies[gap], panel, method) for gap in gaps},
                 plain=paired(mean_difference(panel, gaps, method, base)) if known else Paired(),
-                complete=paired(complete_difference(panel, gaps, method, base)),
+                complete=paired(mean_difference(panel, gaps, method, base, all_gaps=True)),
                 by_gap={gap: paired(matched_difference(panel, gap, method, base)) for gap in gaps},
                 grid=paired(grid_difference(panel, method, base)) if known else Paired(),
                 gap=paired(grid_difference(panel, method, base, 1)) if known else Paired(),
@@ -172,8 +157,8 @@ def compare(name: str, study: Study, panel: Panel, base: str) -> Shown:
                 cost=cost(panel, method, base),
             )
         )
-    again = [paired(mean_difference(panel, gaps, *pair)).mean for pair in panel.nulls]
-    noise = max((abs(mean) for mean in again if np.isfinite(mean)), default=0.0)
+    nulls = [paired(mean_difference(panel, gaps, *pair)).mean for pair in panel.nulls]
+    noise = max((abs(mean) for mean in nulls if np.isfinite(mean)), default=0.0)
     return Shown(name, study, panel, base, lines, noise)
 
 
@@ -184,7 +169,7 @@ def _accuracy(values: Any, panel: Panel, method: str) -> str:
 
 
 def cost(panel: Panel, method: str, base: str) -> float:
-    """The median ratio of processor times of training."""
+    """Return the median ratio of processor times of training."""
     ratios = [
         trial.seconds["fit_cpu"] / panel.trials[base, seed, init].seconds["fit_cpu"]
         for (name, seed, init), trial in panel.trials.items()
@@ -194,23 +179,23 @@ def cost(panel: Panel, method: str, base: str) -> float:
 
 
 def decide(shown: list[Shown]) -> None:
-    """Holm's p values over all lines, what would have been seen, and who wins."""
-    counted = [line for one in shown for line in one.lines if line.counted]
-    for line, p in zip(counted, holm([line.sure.p for line in counted]), strict=True):
-        line.holm, free = float(p), line.plain.seeds - 1
-        tail = (1 - LEVEL) / 2 / len(counted)
-        line.seen = float(student.isf(tail, free) + student.ppf(POWER, free)) * line.sure.error
+    """Set Holm's p values over all lines, the detectable differences and the winners."""
+    claimed = [line for one in shown for line in one.lines if line.claimed]
+    for line, p in zip(claimed, holm([line.sure.p for line in claimed]), strict=True):
+        line.holm, df = float(p), line.plain.seeds - 1
+        tail = (1 - LEVEL) / 2 / len(claimed)
+        line.detectable = float(student.isf(tail, df) + student.ppf(POWER, df)) * line.sure.error
     for one in shown:
         for line in one.lines:
             far = line.plain.mean >= WIN * line.plain.error and line.plain.mean > one.noise
-            line.wins = bool(line.counted and far and line.holm < 1 - LEVEL)
+            line.wins = bool(line.claimed and far and line.holm < 1 - LEVEL)
 
 
 # ---- showing -----------------------------------------------------------------------------------
 
 
 def show(one: Shown) -> str:
-    """The tables of a data set and criterion."""
+    """Return the tables of a data set and criterion."""
     plan, gaps = one.study.plan, one.study.plan.gaps
     rows, steps = [], []
     for line in one.lines:
@@ -218,8 +203,8 @@ def show(one: Shown) -> str:
         cells = [
             str(line.plain.seeds), f"{line.plain.mean:+.3f}", f"{line.plain.error:.3f}",
             _errors(line.plain), line.at_all_gaps, f"{sure.low:+.2f} to {sure.high:+.2f}",
-            f"{line.holm:.3f}" if line.counted else "null row", "yes" if line.wins else "",
-            f"{line.seen:.2f}" if line.counted else "",
+            f"{line.holm:.3f}" if line.claimed else "null", "yes" if line.wins else "",
+            f"{line.detectable:.2f}" if line.claimed else "",
             f"{line.grid.mean:+.3f} ({_errors(line.grid)})",
             f"{line.gap.mean:+.2f} ({_errors(line.gap)})",
             f"{line.hv.mean:+.4f} ({_errors(line.hv)})",
@@ -241,7 +226,7 @@ def show(one: Shown) -> str:
 
 
 def show_brief(one: Shown, named: bool = False) -> str:
-    """What a summary shows of it, best first; the study is named where there are several."""
+    """Return the summary, best first; name the study if there are several."""
     gaps = one.study.plan.gaps
     order = sorted(one.lines, key=lambda line: line.plain.mean if line.known else 0.0)
     rows = []
@@ -254,7 +239,7 @@ def show_brief(one: Shown, named: bool = False) -> str:
 
 
 def show_lines(shown: list[Shown]) -> str:
-    """All differences in one table, in the order of the studies."""
+    """Return all differences in one table, in the order of the studies."""
     rows = [
         [
             one.name,
@@ -272,20 +257,20 @@ def show_lines(shown: list[Shown]) -> str:
 
 
 def _brief(line: Line) -> list[str]:
-    """A difference in few words."""
+    """Return the cells of a difference in a summary."""
     sure = line.sure
     return [
         _with_error(line.plain),
         line.at_all_gaps,
         f"{sure.low:+.2f} to {sure.high:+.2f}",
-        f"{line.holm:.3f}" if line.counted else "null row",
+        f"{line.holm:.3f}" if line.claimed else "null",
         "yes" if line.wins else "",
-        f"{line.seen:.2f}" if line.counted else "",
+        f"{line.detectable:.2f}" if line.claimed else "",
     ]
 
 
 def _with_error(found: Paired) -> str:
-    """A difference and its plain standard error."""
+    """Return a difference and its plain standard error."""
     if not found.seeds:
         return "-"
     error = f" ± {found.error:.2f}" if found.seeds > 1 else ""
@@ -293,20 +278,20 @@ def _with_error(found: Paired) -> str:
 
 
 def _errors(found: Paired) -> str:
-    """A difference in plain standard errors."""
+    """Return a difference in plain standard errors."""
     return f"{found.mean / found.error:+.1f}" if found.seeds > 1 and found.error else ""
 
 
 def show_run(study: Study) -> str:
-    """What doesn't show in the tables: failed trials, versions of the code, epochs."""
+    """Return what the tables don't show: failed trials, versions of the code, epochs."""
     codes = Counter(record["code"] for record in study.records)
-    told = [f"{n} trials by code {code}" for code, n in codes.items()]
-    told += [f"failed: {config['method']['name']}, {why}" for config, why in study.failed]
-    return "; ".join(told + _twins(study) + _kept(study))
+    facts = [f"{n} trials by code {code}" for code, n in codes.items()]
+    facts += [f"failed: {config['method']['name']}, {error}" for config, error in study.failed]
+    return "; ".join(facts + _twins(study) + _kept(study))
 
 
 def _kept(study: Study) -> list[str]:
-    """Which epochs networks kept, and how often the first or the last that there was."""
+    """Return which epochs networks kept, and how often the first or the last one."""
     kept: dict[tuple[str, str], list[tuple[int, int]]] = {}
     for record in study.records:
         config, epochs = record["config"], record["result"].get("epochs")
@@ -322,7 +307,7 @@ def _kept(study: Study) -> list[str]:
 
 
 def _twins(study: Study) -> list[str]:
-    """Which methods decided the same: what AutoDial took, and rows in which nothing is drawn."""
+    """Return which methods decided the same: AutoDial's choices, methods without randomness."""
     states: dict[tuple[Any, ...], dict[str, Any]] = {}
     for record in study.records:
         config = record["config"]
@@ -336,7 +321,7 @@ def _twins(study: Study) -> list[str]:
         if found[one] == found[two]
     )
     return [
-        f"{one} is {two} in {n} trials ({data}, {criterion.replace('_', ' ')})"
+        f"{one} equals {two} in {n} trials ({data}, {criterion.replace('_', ' ')})"
         for (data, criterion, one, two), n in same.items()
     ]
 
@@ -345,8 +330,10 @@ def _twins(study: Study) -> list[str]:
 
 
 def measure_costs(one: Shown, splits: int) -> None:
-    """Train and score with every method, in turn, with one thread."""
-    need("torch").set_num_threads(1)
+    """Train and score with every method in turn, on one thread."""
+    import torch
+
+    torch.set_num_threads(1)
     plan, panel = one.study.plan, one.panel
     training: dict[str, list[float]] = {}
     scoring: dict[str, list[float]] = {}
@@ -359,9 +346,9 @@ def measure_costs(one: Shown, splits: int) -> None:
         parts = read_parts(config)
         model, fit, held = make_model(config, parts), parts.fit, parts.calibration
         crossed = method.get("calibration") == "crossed"
-        if crossed:  # it trains on all of them, and finds its dial there
+        if crossed:  # it trains and finds its frontier on all rows
             fit = join_rows(fit, held)
-        with threadpool_limits(1):  # as in a study, whose trials run side by side
+        with threadpool_limits(1):  # as in a study, whose trials run in parallel
             timing = cpu_time(
                 lambda m=model, f=fit: m.fit(f.X, f.y, sensitive_features=f.groups), 1
             )
@@ -372,20 +359,20 @@ def measure_costs(one: Shown, splits: int) -> None:
                 lambda m=model, h=held: m.logits(h.X, sensitive_features=h.groups), SCORINGS
             )
         scoring.setdefault(method["name"], []).append(timing.seconds)
-    for found, told in ((training, one.training), (scoring, one.scoring)):
+    for found, ratios in ((training, one.training), (scoring, one.scoring)):
         for name, seconds in found.items():
-            told[name] = float(np.median(np.array(seconds) / np.array(found[one.base])))
+            ratios[name] = float(np.median(np.array(seconds) / np.array(found[one.base])))
 
 
 def show_costs(one: Shown) -> str:
-    """Both costs as a table."""
+    """Return both costs as a table."""
     rows = [[m, f"{one.training[m]:.2f}", f"{one.scoring[m]:.2f}"] for m in one.training]
-    told = table(["method", "training", "scoring"], rows)
-    return f"Processor time as a ratio to {one.base}\n\n{told}\n"
+    costs = table(["method", "training", "scoring"], rows)
+    return f"Processor time as a ratio to {one.base}\n\n{costs}\n"
 
 
 def draw(shown: list[Shown], path: Path) -> None:
-    """Accuracy against cost: a column for each table, training above scoring."""
+    """Draw accuracy against cost: a column for each table, training above scoring."""
     import matplotlib
 
     matplotlib.use("Agg")
@@ -403,10 +390,10 @@ def draw(shown: list[Shown], path: Path) -> None:
                     continue
                 known, at = line.known, cost_of[line.method]
                 mean, error = (line.plain.mean, line.plain.error) if known else (0.0, 0.0)
-                colour = "0.6" if line.null else f"C{(number - 1) % 10}"
+                color = "0.6" if line.null else f"C{(number - 1) % 10}"
                 marker = "os^Dv"[(number - 1) // 10]
                 label = f"{number} {line.method}"
-                ax.errorbar(at, mean, yerr=error, fmt=marker, color=colour, ms=5, label=label)
+                ax.errorbar(at, mean, yerr=error, fmt=marker, color=color, ms=5, label=label)
                 place = {"xytext": (4, 3), "textcoords": "offset points", "fontsize": 8}
                 ax.annotate(str(number), (at, mean), **place)
             ax.axhline(0.0, color="0.8", linewidth=1, zorder=0)
@@ -419,7 +406,7 @@ def draw(shown: list[Shown], path: Path) -> None:
     axes[0, -1].legend(fontsize=7.5, loc="upper left", bbox_to_anchor=(1.0, 1.0))
     figure.suptitle("Accuracy against cost, with one standard error", fontsize=11)
     figure.tight_layout()
-    figure.savefig(path, dpi=110)
+    figure.savefig(path, dpi=70)
 
 
 def main() -> None:
@@ -427,9 +414,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("studies", nargs="+", type=Path, help="folders, or plans with records")
     parser.add_argument("--against", help="a method to compare with instead of the baseline")
-    parser.add_argument("--costs", type=int, default=0, help="measure costs on so many splits")
+    parser.add_argument("--costs", type=int, default=0, help="measure costs on this many splits")
     form = parser.add_mutually_exclusive_group()
-    form.add_argument("--brief", action="store_true", help="the main figure alone, best first")
+    form.add_argument("--brief", action="store_true", help="only the main comparison, best first")
     form.add_argument("--lines", action="store_true", help="all differences in one table")
     parser.add_argument("--figure", type=Path, help="draw accuracy against cost to this file")
     given = parser.parse_args()

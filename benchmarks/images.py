@@ -1,8 +1,8 @@
-"""What fine-tuning a ResNet-18 costs: GFB beside plain training, and loading beside both.
+"""Time fine-tuning of a ResNet-18: GFB beside plain training, and loading beside both.
 
-A ResNet-18 for each group on generated pictures of 64 x 64 in a memory map. Steps are CPU time of
-one thread, interleaved, medians, in float32 and bfloat16; loading is a batch taken from the map
-and normalised.
+A ResNet-18 for each group on generated pictures of 64 x 64 in a memory map. Steps are interleaved;
+times are median CPU times of one thread, in float32 and bfloat16. Loading reads a batch from the
+map and normalizes it.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ import numpy as np
 import torch
 from common import machine, table
 
-from fairdial.criteria import SELECTION
+from fairdial.core.criteria import SELECTION
 from fairdial.datasets import Pictures
+from fairdial.nn.data import PairedBatches, PictureInputs
 from fairdial.nn.masoba import Objective
 from fairdial.nn.nets import DialNet, Head, ModuleStack
 from fairdial.nn.resnet import ResNet18
-from fairdial.nn.rows import PairedBatches, PictureRows
 from fairdial.nn.steps import BilevelStep, PlainStep
 
 SHARES = np.array([0.48, 0.52])
@@ -32,7 +32,7 @@ GOAL_STEP, GOAL_LOADER = 1.10, 3.0
 
 
 def generated(folder: Path, n: int) -> Pictures:
-    """Pictures in a file, as a reader leaves them."""
+    """Return pictures in a memory-mapped file, as the loaders do."""
     path = folder / "pixels.npy"
     pixels = np.lib.format.open_memmap(path, "w+", np.uint8, (n, 3, SIDE, SIDE))
     rng = np.random.default_rng(0)
@@ -44,10 +44,10 @@ def generated(folder: Path, n: int) -> Pictures:
 
 
 def build(reduced: bool = False) -> DialNet:
-    """A ResNet-18 a group, both from the same weights; with `reduced` in bfloat16."""
+    """Return a ResNet-18 per group from the same weights; with `reduced`, in bfloat16."""
     torch.manual_seed(0)
     head = Head(2, 512, HEAD, torch.Generator().manual_seed(0))
-    return DialNet(ModuleStack.of(ResNet18({}), 2, reduced), head, members=1, groups=2)
+    return DialNet(ModuleStack.copies_of(ResNet18({}), 2, reduced), head, members=1, groups=2)
 
 
 def main() -> None:
@@ -55,13 +55,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--repeats", type=int, default=15)
     parser.add_argument("--batch", type=int, default=64, help="pictures of both groups together")
-    parser.add_argument("--quick", action="store_true", help="few repeats, for a test")
+    parser.add_argument("--quick", action="store_true", help="few repeats, to check that it works")
     given = parser.parse_args()
     repeats, batch = (2, 8) if given.quick else (given.repeats, given.batch)
     torch.set_num_threads(1)
     with tempfile.TemporaryDirectory() as folder:
         n = 256 if given.quick else 8192
-        rows = PictureRows(generated(Path(folder), n), torch.device("cpu"))
+        rows = PictureInputs(generated(Path(folder), n), torch.device("cpu"))
         y = torch.from_numpy((np.random.default_rng(1).random(n) < 0.5).astype(np.float32))
         parts = [np.arange(0, n, 2), np.arange(1, n, 2)]
         batches = PairedBatches(rows, y, parts, size=batch // 2, seed=0)
@@ -82,7 +82,7 @@ def main() -> None:
             for name, step in steps.items():
                 start = time.process_time()
                 step(x, labels)
-                if i >= 2:  # both are warm
+                if i >= 2:  # after warming up
                     seconds[name].append(time.process_time() - start)
             if i >= 2:
                 seconds["loading a batch"].append(loaded)
@@ -93,8 +93,8 @@ def main() -> None:
         for name, s in medians.items()
     ]
     print(machine(["torch"]))
-    print(f"ResNet-18 a group, {SIDE} x {SIDE}, batch {batch}, one thread, {repeats} repeats\n")
-    print(table(["what", "CPU ms", "pictures/s", "of plain training"], lines))
+    print(f"ResNet-18 per group, {SIDE} x {SIDE}, batch {batch}, one thread, {repeats} repeats\n")
+    print(table(["step", "CPU ms", "pictures/s", "ratio to plain training"], lines))
     ratio = medians["GFB"] / medians[first]
     faster = min(medians[name] for name in steps) / medians["loading a batch"]
     print(f"\nGFB / FairBayes {ratio:.3f} (goal: at most {GOAL_STEP:.2f})")

@@ -1,10 +1,10 @@
-"""What starting costs: imports, beside the libraries that users import anyway, and ``--help``.
+"""Time imports, beside the libraries that users import anyway, and ``--help``.
 
     python benchmarks/imports.py [--repeats 15] [--quick]
 
 Each import runs in a fresh interpreter, in turn, and is timed inside it (CPU time). If an estimator
-takes too long, the modules that it loads on top are listed, the slowest first. Then the help of
-each command of the command line, in a fresh process (CPU time of the whole process).
+takes too long, the slowest additional modules are listed. Then follows the help of each command, in
+a fresh process (CPU time of the whole process).
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def fresh(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 def import_seconds(statement: str) -> float:
-    """CPU time of an import in a fresh interpreter, without the interpreter's own start."""
+    """Return the CPU time of an import in a fresh interpreter, without the start."""
     program = (
         f"import time; start = time.process_time(); {statement}; print(time.process_time() - start)"
     )
@@ -43,7 +43,7 @@ def import_seconds(statement: str) -> float:
 
 
 def loaded(statement: str) -> dict[str, float]:
-    """Modules that an import loads, with the milliseconds that each takes by itself."""
+    """Return the modules that an import loads, with the milliseconds of each."""
     found = {}
     for line in fresh("-X", "importtime", "-c", statement).stderr.splitlines():
         own, _, name = line.removeprefix("import time:").split("|")
@@ -53,16 +53,16 @@ def loaded(statement: str) -> dict[str, float]:
 
 
 def help_seconds(command: str) -> float:
-    """CPU time of a process that prints the help of a command."""
+    """Return the CPU time of a process that prints the help of a command."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     run = [sys.executable, "-m", "fairdial", *command.split(), "--help"]
-    subprocess.run(run, capture_output=True)  # one that needs an extra may say so and fail
+    subprocess.run(run, capture_output=True)  # a command that needs an extra may fail
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
 
 def report_help(repeats: int) -> None:
-    """Measure the help of every command, and print."""
+    """Measure the help of every command, and print the results."""
     times: dict[str, list[float]] = {command: [] for command in ("", *COMMANDS)}
     for command in times:
         help_seconds(command)  # compiles and fills the disk cache
@@ -74,14 +74,14 @@ def report_help(repeats: int) -> None:
         [command or "(none)", milliseconds(statistics.median(taken)), milliseconds(min(taken))]
         for command, taken in times.items()
     ]
-    print(table(["command", "median", "least"], lines))
+    print(table(["command", "median", "minimum"], lines))
     slowest = max(statistics.median(taken) for taken in times.values())
     verdict = "ok" if slowest < HELP_GOAL else "miss"
-    print(f"\nThe slowest: {slowest:.2f} s (goal: below {HELP_GOAL:g} s): {verdict}")
+    print(f"\nSlowest: {slowest:.2f} s (goal: below {HELP_GOAL:g} s): {verdict}")
 
 
 def report(repeats: int) -> None:
-    """Measure and print."""
+    """Measure, and print the results."""
     print(machine(PACKAGES))
     times: dict[str, list[float]] = {BASELINE: [], PACKAGE: [], OURS: []}
     for statement in times:
@@ -90,13 +90,13 @@ def report(repeats: int) -> None:
         for statement, taken in times.items():
             taken.append(import_seconds(statement))
     medians = {statement: statistics.median(taken) for statement, taken in times.items()}
-    ratio = medians[OURS] / medians[BASELINE]  # what uses anything needs both
+    ratio = medians[OURS] / medians[BASELINE]  # a user needs both
     print(f"\nCPU milliseconds in a fresh interpreter, {repeats} runs of each in turn.\n")
     lines = [
         [f"`{statement}`", milliseconds(medians[statement]), milliseconds(min(taken))]
         for statement, taken in times.items()
     ]
-    print(table(["import", "median", "least"], lines))
+    print(table(["import", "median", "minimum"], lines))
     verdict = "ok" if ratio < GOAL else "miss"
     print(f"\nRatio of the medians: {ratio:.2f} (goal: below {GOAL:g}): {verdict}")
     if ratio >= GOAL:
@@ -104,20 +104,20 @@ def report(repeats: int) -> None:
         extra = {n: t for n, t in loaded(f"{BASELINE}, fairdial").items() if n not in known}
         slowest = sorted(extra.items(), key=lambda item: -item[1])[:HEAVIEST]
         print(
-            f"\n{len(extra)} modules on top of the baseline take {sum(extra.values()):.0f} ms "
-            "(with the cost of tracing); the slowest:\n"
+            f"\n{len(extra)} additional modules take {sum(extra.values()):.0f} ms (including "
+            "tracing); the slowest:\n"
         )
-        print(table(["module", "ms by itself"], [[n, f"{t:.1f}"] for n, t in slowest]))
+        print(table(["module", "ms"], [[n, f"{t:.1f}"] for n, t in slowest]))
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Read the options and run."""
+    """Parse the options and run."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--repeats", type=int, default=15, help="runs of each import")
     parser.add_argument("--quick", action="store_true", help="one run of each")
     given = parser.parse_args(arguments)
     if given.quick:
-        print("A quick run: it shows that everything works; its figures mean nothing.\n")
+        print("A quick run checks that the script works; its numbers mean nothing.\n")
     repeats = 1 if given.quick else given.repeats
     report(repeats)
     report_help(repeats)

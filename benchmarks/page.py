@@ -1,11 +1,11 @@
-"""What moving the dial costs in the browser, by the number of its positions.
+"""Time the slider of the page in the browser, by the number of operating points.
 
     python benchmarks/page.py [--rows 3e4 2.8e5] [--moves 300] [--quick]
 
-The exported page is opened in chromium, without a window and without a graphics card. A move is an
-input event of the slider with everything that follows: the position is found, sentence, tables,
-marker and thresholds are changed, and the page is laid out anew. Times are CPU times of the page's
-process; with drawing, at every frame, they are to stay below a sixtieth of a second.
+The exported page is opened in headless chromium without a GPU. A move is an input event of the
+slider with everything that follows: the operating point is found, the text, tables, marker and
+thresholds change, and the page is laid out again. Times are CPU times of the page's process; with
+drawing in every frame, they should stay below a sixtieth of a second.
 """
 
 from __future__ import annotations
@@ -55,13 +55,13 @@ PREPARE = """() => {
 
 
 def cpu_seconds(session: Any) -> float:
-    """CPU time that the page's process has used; there is one page."""
+    """Return the CPU time of the page's process; there is one page."""
     processes = session.send("SystemInfo.getProcessInfo")["processInfo"]
     return float(sum(p["cpuTime"] for p in processes if p["type"] == "renderer"))
 
 
 def measure(play: Any, program: str, path: Path, moves: int) -> list[float]:
-    """CPU milliseconds of opening the page, of a move, and of a move with its drawing."""
+    """Return CPU milliseconds of opening the page, of a move, and of a move with drawing."""
     browser = play.chromium.launch(executable_path=program, args=OPTIONS)
     page = browser.new_page(viewport={"width": 1280, "height": 900})
     session = browser.new_browser_cdp_session()
@@ -81,10 +81,10 @@ def measure(play: Any, program: str, path: Path, moves: int) -> list[float]:
 
 
 def report(sizes: Sequence[int], moves: int) -> None:
-    """Measure and print."""
+    """Measure, and print the results."""
     program = shutil.which("chromium")
     if program is None:
-        sys.exit("chromium is not installed: nothing can be measured.")
+        sys.exit("This benchmark needs chromium.")
     from playwright.sync_api import sync_playwright
 
     print(machine(("fairdial", "playwright")))
@@ -94,12 +94,12 @@ def report(sizes: Sequence[int], moves: int) -> None:
         for size in sizes:
             rows = draw(TWO_GROUPS, size, np.random.default_rng(0))
             frontier = sweep(rows.logits, rows.groups, rows.y)
-            frontier = replace(frontier, certificate="simultaneous")  # takes less time to write
+            frontier = replace(frontier, certificate="simultaneous")  # faster to write
             path = write_page(frontier, Path(folder) / "page.html")
             opened, changed, drawn = measure(play, program, path, moves)
             lines.append(
                 [
-                    f"{int(frontier.states.dialled.sum()):,}",
+                    f"{int(frontier.points.reachable.sum()):,}",
                     f"{path.stat().st_size / 1e6:.2f} MB",
                     f"{opened:.0f}",
                     f"{changed:.2f}",
@@ -107,19 +107,19 @@ def report(sizes: Sequence[int], moves: int) -> None:
                     "ok" if drawn < FRAME else "miss",
                 ]
             )
-    head = ["positions", "file", "opening", "a move", "with drawing", f"goal: < {FRAME:.1f}"]
+    head = ["points", "file", "opening", "a move", "with drawing", f"goal: < {FRAME:.1f}"]
     print(table(head, lines))
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Read the options and run."""
+    """Parse the options and run."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--rows", type=float, nargs="+", default=ROWS, help="calibration rows")
-    parser.add_argument("--moves", type=int, default=300, help="of the slider")
+    parser.add_argument("--moves", type=int, default=300, help="moves of the slider")
     parser.add_argument("--quick", action="store_true", help="few rows, few moves")
     given = parser.parse_args(arguments)
     if given.quick:
-        print("A quick run: it shows that everything works; its figures mean nothing.\n")
+        print("A quick run checks that the script works; its numbers mean nothing.\n")
     report(
         [2000] if given.quick else [int(n) for n in given.rows], 20 if given.quick else given.moves
     )

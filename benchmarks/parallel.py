@@ -1,7 +1,7 @@
-"""What several processes bring: steps of a small ResNet on 64 x 64 pictures, one thread each.
+"""Time steps of a small ResNet in one and in two processes, one thread each.
 
-The joint batch is the same (64 rows of each group), so each of two processes runs half of it.
-The rest is what they tell each other: moments of batch normalisation, logits, directions.
+The joint batch is the same (64 rows of each group), so each of two processes runs half of it. The
+rest is communication: moments of batch normalization, logits, directions.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ import torch
 from common import machine, table
 from train_step import CASES, SHARES
 
-from fairdial.criteria import SELECTION
-from fairdial.nn.distributed import joined, process_group
+from fairdial.core.criteria import SELECTION
+from fairdial.nn.distributed import process_group, training_processes
 from fairdial.nn.masoba import Objective
 from fairdial.nn.steps import BilevelStep, PlainStep, Step
 
@@ -28,7 +28,7 @@ WARM_UP = 3
 
 
 def make_step(name: str) -> Step:
-    """Plain training, or GFB with its default auxiliary system."""
+    """Return a step of plain training, or of GFB with its default auxiliary system."""
     objective = Objective(SELECTION, SHARES, weight=0.95, gamma=CASE.gamma)
     if name == "ERM":
         return PlainStep(CASE.build(), objective, rate=1e-3)
@@ -36,35 +36,35 @@ def make_step(name: str) -> Step:
 
 
 def measure(repeats: int) -> None:
-    """Print, as JSON: median seconds of a step by the clock, and of the processor in each process.
+    """Print median wall-clock and processor seconds of a step in each process, as JSON.
 
-    Both steps are taken in turns.
+    Both kinds of steps alternate.
     """
     torch.set_num_threads(1)
     x, y = CASE.batch()
-    with process_group(), joined() as world:
-        mine = world.mine(x.movedim(1, -1)).movedim(-1, 1).contiguous()
+    with process_group(), training_processes() as processes:
+        local = processes.local_rows(x.movedim(1, -1)).movedim(-1, 1).contiguous()
         steps = {name: make_step(name) for name in ("ERM", "GFB")}
         wall: dict[str, list[float]] = {name: [] for name in steps}
         cpu: dict[str, list[float]] = {name: [] for name in steps}
         for _ in range(repeats + WARM_UP):
             for name, step in steps.items():
-                step.world = world
+                step.processes = processes
                 start, used = time.perf_counter(), time.process_time()
-                step(mine, y)
+                step(local, y)
                 wall[name].append(time.perf_counter() - start)
                 cpu[name].append(time.process_time() - used)
         found = {
             name: (float(np.median(wall[name][WARM_UP:])), float(np.median(cpu[name][WARM_UP:])))
             for name in steps
         }
-        every = world.collect(found)
-        if world.is_main:
+        every = processes.gather_objects(found)
+        if processes.is_main:
             print(json.dumps(every))
 
 
 def run(n: int, repeats: int) -> list[dict[str, tuple[float, float]]]:
-    """The figures of every process, for so many."""
+    """Return the times of every process, for n processes."""
     launch = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
     launch += ["--nproc-per-node", str(n), __file__, "--measure", str(repeats)]
     done = subprocess.run(launch, capture_output=True, text=True, check=True)
@@ -73,9 +73,9 @@ def run(n: int, repeats: int) -> list[dict[str, tuple[float, float]]]:
 
 
 def main() -> None:
-    """Measure and print."""
+    """Measure, and print the results."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="a smoke run; figures mean nothing")
+    parser.add_argument("--quick", action="store_true", help="few steps, to check that it works")
     parser.add_argument("--measure", type=int, help=argparse.SUPPRESS)
     chosen = parser.parse_args()
     if chosen.measure is not None:
@@ -98,7 +98,7 @@ def main() -> None:
             ]
             for n in PROCESSES
         ]
-    head = ["step", "processes", "steps/s", "gain", "CPU ms of a process", "gain"]
+    head = ["step", "processes", "steps/s", "gain", "CPU ms per process", "gain"]
     print(table(head, lines))
 
 

@@ -1,11 +1,11 @@
-"""What calibration by Parquet files costs, beside decoding the same columns and nothing else.
+"""Time calibration from Parquet files, beside decoding the same columns alone.
 
     python benchmarks/parquet.py [--rows 1e8] [--folder /tmp] [--quick]
 
 Files of scored rows (single-precision scores, dictionary-encoded groups, boolean labels) are
-written to a temporary folder, about half a gigabyte for 1e8 rows, and removed afterwards. Each
-line of the table is a fresh process: CPU time of all its threads, least of some runs, and its peak
-resident memory. At the end another pass over the files recounts the gaps at the thresholds.
+written to a temporary folder, about half a gigabyte for 1e8 rows, and removed at the end. Each row
+of the table is a fresh process: minimum CPU time of all its threads over several runs, and peak
+resident memory. At the end, another pass over the files recounts the gaps at the thresholds.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ COLUMNS = ["score", "group", "label"]
 FILES = 10
 ROW_GROUP = 10**6
 BATCH = 1 << 18
-BYTES_A_ROW = 10  # of disk, with room to spare
+BYTES_PER_ROW = 10  # on disk, at most
 PACKAGES = ("fairdial", "numpy", "pyarrow", "duckdb")
 MOST_TIMES, MOST_MEMORY = 3.0, 1e9
 
@@ -44,7 +44,7 @@ MOST_TIMES, MOST_MEMORY = 3.0, 1e9
 
 
 def write_rows(folder: Path, rows: int, seed: int) -> int:
-    """Rows of the Gaussian law in several files; gives the bytes that they take."""
+    """Write rows of the Gaussian law to several files, and return their size in bytes."""
     rng = np.random.default_rng(seed)
     names = pa.array(NAMES)
     kinds = {"score": pa.float32(), "group": pa.dictionary(pa.int32(), pa.string())}
@@ -63,7 +63,7 @@ def write_rows(folder: Path, rows: int, seed: int) -> int:
 
 
 def batches(folder: Path) -> Iterator[pa.RecordBatch]:
-    """All rows, decoded."""
+    """Yield all rows, decoded."""
     for file in sorted(folder.glob("*.parquet")):
         yield from pq.ParquetFile(file).iter_batches(BATCH, columns=COLUMNS, use_threads=False)
 
@@ -72,22 +72,22 @@ def batches(folder: Path) -> Iterator[pa.RecordBatch]:
 
 
 def decode(folder: Path) -> int:
-    """Decode the columns, and do nothing with them."""
+    """Decode the columns, and return the number of rows."""
     return sum(len(batch) for batch in batches(folder))
 
 
 def one_pass(folder: Path) -> Frontier:
-    """Thresholds at edges."""
+    """Return the frontier with thresholds at the edges of bins."""
     return calibrate_parquet(folder, label="label")
 
 
 def exact(folder: Path) -> Frontier:
-    """Ten exact answers."""
+    """Return the frontier with ten exact answers."""
     return calibrate_parquet(folder, label="label", tolerances=TOLERANCES)
 
 
 def query(folder: Path) -> Frontier:
-    """The counts by DuckDB, on one thread."""
+    """Return the frontier from counts by DuckDB, on one thread."""
     import duckdb
 
     with duckdb.connect(config={"threads": 1}) as connection:
@@ -105,27 +105,27 @@ TASKS: dict[str, Callable[[Path], Any]] = {
 
 
 def run_task(name: str, folder: Path, repeats: int) -> dict[str, Any]:
-    """Time a task in this process; the answers come with the figures."""
+    """Time a task in this process, and return its answers too."""
     answers: list[Any] = []
     timing = cpu_time(lambda: answers.append(TASKS[name](folder)), repeats)
-    told: dict[str, Any] = {"seconds": timing.seconds, "memory": peak_memory()}
+    found: dict[str, Any] = {"seconds": timing.seconds, "memory": peak_memory()}
     if isinstance(answers[-1], Frontier):
         points = answers[-1].at(TOLERANCES)
-        told["gaps"], told["thresholds"] = points.gap.tolist(), points.thresholds.tolist()
-    return told
+        found["gaps"], found["thresholds"] = points.gap.tolist(), points.thresholds.tolist()
+    return found
 
 
 def peak_memory() -> int:
-    """Most bytes that this process has had in memory."""
+    """Return the peak memory of this process in bytes."""
     status = Path("/proc/self/status")
-    if status.is_file():  # what getrusage tells includes the process that started this one
+    if status.is_file():  # getrusage includes the parent process
         (line,) = (line for line in status.read_text().splitlines() if line.startswith("VmHWM:"))
         return int(line.split()[1]) * 1024
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 
 
 def in_a_fresh_process(name: str, folder: Path, repeats: int) -> dict[str, Any]:
-    """As :func:`run_task`."""
+    """Run a task as :func:`run_task`, in a fresh process."""
     command = [sys.executable, __file__, "--task", name, "--folder", str(folder)]
     done = subprocess.run(
         [*command, "--repeats", str(repeats)], stdout=subprocess.PIPE, text=True, check=True
@@ -137,81 +137,81 @@ def in_a_fresh_process(name: str, folder: Path, repeats: int) -> dict[str, Any]:
 
 
 def recount(folder: Path, thresholds: np.ndarray) -> list[float]:
-    """Gaps of pairs of thresholds (m, 2), by comparing every score with every threshold."""
+    """Return the gaps of pairs of thresholds (m, 2) by comparing all scores with them."""
     chosen, rows = np.zeros((len(thresholds), 2), np.int64), np.zeros(2, np.int64)
     for batch in batches(folder):
         scores = batch.column("score").to_numpy().astype(np.float64)
         names = batch.column("group").dictionary_decode()
         second = pc.equal(names, NAMES[1]).to_numpy(zero_copy_only=False)
-        for a, mine in enumerate((scores[~second], scores[second])):
-            rows[a] += len(mine)
-            chosen[:, a] += [np.count_nonzero(mine > limit) for limit in thresholds[:, a]]
+        for a, part in enumerate((scores[~second], scores[second])):
+            rows[a] += len(part)
+            chosen[:, a] += [np.count_nonzero(part > limit) for limit in thresholds[:, a]]
     rates = chosen / rows
     return (rates.max(axis=1) - rates.min(axis=1)).tolist()
 
 
-def verdict(folder: Path, told: dict[str, Any]) -> str:
-    """Whether the reported gaps are those of the recount, and how they keep the tolerances."""
-    gaps = np.array(told["gaps"])
-    equal = recount(folder, np.array(told["thresholds"])) == told["gaps"]
+def verdict(folder: Path, found: dict[str, Any]) -> str:
+    """Return whether the reported gaps equal the recount and keep the tolerances."""
+    gaps = np.array(found["gaps"])
+    equal = recount(folder, np.array(found["thresholds"])) == found["gaps"]
     kept = "all kept" if (gaps <= TOLERANCES).all() else "NOT KEPT"
-    words = "equal" if equal else "NOT EQUAL"
-    return f"{words}; {kept}, at most {(TOLERANCES - gaps).max():.1e} below the tolerance"
+    matches = "equal" if equal else "NOT EQUAL"
+    return f"{matches}; {kept}, at most {(TOLERANCES - gaps).max():.1e} below the tolerance"
 
 
 # ---- the run --------------------------------------------------------------------------------
 
 
 def report(folder: Path, rows: int, repeats: int, seed: int) -> None:
-    """Write, measure and print."""
+    """Write the files, measure, and print the results."""
     print(machine(PACKAGES))
     size = write_rows(folder, rows, seed)
     print(
         f"\n{rows:,} rows in {FILES} files, {size / 1e6:,.0f} MB; CPU seconds in a fresh process, "
-        f"least of {repeats} runs; {len(TOLERANCES)} tolerances.\n"
+        f"minimum of {repeats} runs; {len(TOLERANCES)} tolerances.\n"
     )
-    told = {name: in_a_fresh_process(name, folder, repeats) for name in TASKS}
-    alone = told["decoding alone"]["seconds"]
+    found = {name: in_a_fresh_process(name, folder, repeats) for name in TASKS}
+    alone = found["decoding alone"]["seconds"]
     lines = [
         [
             name,
-            f"{figures['seconds']:.2f}",
-            f"{figures['seconds'] / alone:.2f}",
-            f"{figures['seconds'] / rows * 1e9:.1f}",
-            f"{figures['memory'] / 1e6:,.0f}",
+            f"{values['seconds']:.2f}",
+            f"{values['seconds'] / alone:.2f}",
+            f"{values['seconds'] / rows * 1e9:.1f}",
+            f"{values['memory'] / 1e6:,.0f}",
         ]
-        for name, figures in told.items()
+        for name, values in found.items()
     ]
-    print(table(["", "CPU s", "times decoding", "ns a row", "peak MB"], lines))
+    print(table(["", "CPU s", "ratio to decoding", "ns per row", "peak MB"], lines))
     print("\nReported gaps against a recount, another pass over the files:\n")
-    checked = {name: verdict(folder, told[name]) for name in ("one pass", "exact, two passes")}
-    print("\n".join(f"- {name}: {words}" for name, words in checked.items()))
-    same = summarize_parquet(folder, label="label")
-    same_by_query = told["the same counts by DuckDB"]["gaps"] == told["one pass"]["gaps"]
+    checked = {name: verdict(folder, found[name]) for name in ("one pass", "exact, two passes")}
+    print("\n".join(f"- {name}: {text}" for name, text in checked.items()))
+    summary = summarize_parquet(folder, label="label")
+    same_by_query = found["the same counts by DuckDB"]["gaps"] == found["one pass"]["gaps"]
     print(f"- DuckDB's counts give the gaps of one pass: {'yes' if same_by_query else 'NO'}")
-    print(f"\n{same}\n\nGoals:\n")
-    times = told["one pass"]["seconds"] / alone
-    memory = max(told[name]["memory"] for name in checked)
-    recounted = all(words.startswith("equal") for words in checked.values())
+    print(f"\n{summary}\n\nGoals:\n")
+    times = found["one pass"]["seconds"] / alone
+    memory = max(found[name]["memory"] for name in checked)
+    recounted = all(text.startswith("equal") for text in checked.values())
     goals = [
         ["one pass against decoding alone", "<= 3x", f"{times:.2f}x", times <= MOST_TIMES],
         ["resident memory", "< 1 GB", f"{memory / 1e9:.2f} GB", memory < MOST_MEMORY],
         ["recount", "equal", "equal" if recounted else "NOT EQUAL", recounted],
     ]
-    verdicts = [[*words, "ok" if good else "miss"] for *words, good in goals]
-    print(table(["figure", "goal", "measured", "verdict"], verdicts))
+    verdicts = [[*cells, "ok" if met else "miss"] for *cells, met in goals]
+    print(table(["result", "goal", "measured", "verdict"], verdicts))
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Read the options and run."""
+    """Parse the options and run."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--rows", type=lambda text: int(float(text)), default=10**8, metavar="N")
-    parser.add_argument("--folder", type=Path, help="where the temporary folder is made")
-    parser.add_argument("--repeats", type=int, default=3, help="runs, of which the least counts")
+    parser.add_argument("--folder", type=Path, help="parent of the temporary folder")
+    parser.add_argument("--repeats", type=int, default=3, help="runs, of which the minimum counts")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--task", choices=list(TASKS), help=argparse.SUPPRESS)
     parser.add_argument(
-        "--quick", action="store_true", help="few rows, one run: shows that it works, no figures"
+        "--quick", action="store_true", help="few rows, one run, to check that it works"
     )
     given = parser.parse_args(arguments)
     if given.task is not None:
@@ -219,11 +219,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
         return
     rows, repeats = (200_000, 1) if given.quick else (given.rows, given.repeats)
     if given.quick:
-        print("A quick run: it shows that everything works; its figures mean nothing.\n")
+        print("A quick run checks that the script works; its numbers mean nothing.\n")
     with tempfile.TemporaryDirectory(dir=given.folder) as folder:
         free = shutil.disk_usage(folder).free
-        if free < rows * BYTES_A_ROW:
-            parser.error(f"{rows:,} rows need {rows * BYTES_A_ROW / 1e9:.1f} GB of disk")
+        if free < rows * BYTES_PER_ROW:
+            parser.error(f"{rows:,} rows need {rows * BYTES_PER_ROW / 1e9:.1f} GB of disk")
         report(Path(folder), rows, repeats, given.seed)
 
 

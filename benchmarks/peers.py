@@ -1,7 +1,7 @@
-"""The libraries that fairdial is compared with, each called as its documentation shows.
+"""The libraries that fairdial is compared with, called as their documentation shows.
 
-Every peer gets the same probabilities, labels and groups. A library that is not installed is no
-error, so that the benchmarks run anywhere: ask :meth:`Peer.installed`.
+Every peer gets the same probabilities, labels and groups. Libraries are optional, so that the
+benchmarks run anywhere: check :meth:`Peer.installed`.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class _Scores(ClassifierMixin, BaseEstimator):
 
 
 class Peer(ABC):
-    """A library, holding the rows in the form that it reads: that costs it no time here."""
+    """A library with the rows in its own input format, so that conversion isn't timed."""
 
     name: str
     module: str
@@ -46,23 +46,23 @@ class Peer(ABC):
 
     @classmethod
     def installed(cls) -> bool:
-        """Whether it can be imported."""
+        """Return whether it can be imported."""
         return importlib.util.find_spec(cls.module) is not None
 
     @abstractmethod
     def fit(self, tolerance: float) -> Any:
-        """One fit for one demographic-parity tolerance: what is timed."""
+        """Fit for one demographic-parity tolerance; this is timed."""
 
     @abstractmethod
     def decisions(self, fitted: Any) -> NDArray[np.bool_]:
-        """What the fitted rule decides for the same rows."""
+        """Return the decisions of the fitted rule for the same rows."""
 
     def run(self, tolerance: float) -> None:
-        """Fit, and keep what was fitted."""
+        """Fit, and store the result."""
         self.fitted = self.fit(tolerance)
 
     def gap(self) -> float:
-        """The difference of the selection rates that it realises on the same rows."""
+        """Return the gap of its selection rates on the same rows."""
         selected = self.decisions(self.fitted)
         rates = [selected[self.groups == a].mean() for a in np.unique(self.groups)]
         return float(max(rates) - min(rates))
@@ -89,13 +89,13 @@ class Fairlearn(Peer):
         return optimizer.fit(self.scores[:, None], self.y, sensitive_features=self.groups)
 
     def decisions(self, fitted: Any) -> NDArray[np.bool_]:
-        """Randomised between two thresholds a group, with a fixed seed."""
+        """Return decisions randomized between two thresholds per group, with a fixed seed."""
         drawn = fitted.predict(self.scores[:, None], sensitive_features=self.groups, random_state=0)
         return np.asarray(drawn, np.bool_)
 
     @staticmethod
     def mixture(fitted: Any) -> tuple[Floats, Floats]:
-        """Weights (2, K) and logit thresholds (2, K) of the randomised rule."""
+        """Return weights (2, K) and logit thresholds (2, K) of the randomized rule."""
         groups = fitted.interpolated_thresholder_.interpolation_dict
         weights, thresholds = np.empty((2, len(groups))), np.empty((2, len(groups)))
         for a, rule in groups.items():
@@ -122,12 +122,12 @@ class ErrorParity(Peer):
         return optimizer.fit(self.scores[:, None], self.y, group=self.groups, y_scores=self.scores)
 
     def decisions(self, fitted: Any) -> NDArray[np.bool_]:
-        """Randomised between points of the ROC curve, with its own default seed."""
+        """Return decisions randomized between points of the ROC curve, with its default seed."""
         return np.asarray(fitted.predict(self.scores[:, None], group=self.groups), np.bool_)
 
 
 class OxonFair(Peer):
-    """``FairPredictor`` on scores made elsewhere, by its fast path."""
+    """``FairPredictor`` on given scores, by its fast path."""
 
     name = "oxonfair"
     module = "oxonfair"
@@ -142,24 +142,24 @@ class OxonFair(Peer):
         return DataDict(self.y, self.columns, groups=self.groups)
 
     def fit(self, tolerance: float) -> Any:
-        """Most accurate thresholds with ``demographic_parity`` at most the tolerance."""
+        """Fit the most accurate thresholds with ``demographic_parity`` within the tolerance."""
         from oxonfair import FairPredictor, group_metrics
 
         predictor = FairPredictor(None, self._data())
         return predictor.fit(group_metrics.accuracy, group_metrics.demographic_parity, tolerance)
 
     def decisions(self, fitted: Any) -> NDArray[np.bool_]:
-        """Deterministic: one offset a group."""
+        """Return deterministic decisions, by one offset per group."""
         return np.asarray(fitted.predict(self._data()), np.bool_)
 
     @staticmethod
     def thresholds(fitted: Any) -> Floats:
-        """(K,) logit thresholds: ``p + offset > 1 - p``."""
+        """Return the logit thresholds (K,): ``p + offset > 1 - p``."""
         return _to_logits((1.0 - np.asarray(fitted.offset, np.float64)) / 2.0)
 
 
 def _to_logits(probabilities: Floats) -> Floats:
-    """Thresholds on probabilities as thresholds on log-odds; outside [0, 1] they are infinite."""
+    """Return thresholds on log-odds for thresholds on probabilities; infinite outside [0, 1]."""
     with np.errstate(divide="ignore"):
         return np.asarray(logit(np.clip(probabilities, 0.0, 1.0)), np.float64)
 
@@ -168,6 +168,6 @@ PEERS: tuple[type[Peer], ...] = (Fairlearn, OxonFair, ErrorParity)
 
 
 def quiet() -> None:
-    """Peers speak of solvers and of deprecated calls; the tables are what is wished for."""
+    """Silence warnings of the peers about solvers and deprecated calls."""
     warnings.filterwarnings("ignore")
     logging.disable(logging.WARNING)

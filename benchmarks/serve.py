@@ -1,11 +1,10 @@
-"""What the model server answers, beside a bare ping of the same server, and what it costs.
+"""Measure requests per second and costs of the model server, beside a bare ping.
 
     python benchmarks/serve.py [--seconds 3] [--rounds 5] [--requests 100000] [--quick]
 
-The server runs in a process of its own (one worker), the client in this one: closed loops on
-keep-alive connections over the loopback interface. Pings, single rows and batches take turns, so
-that all see the same machine. Models are trained on Adult; figures of the answers are not looked
-at here, tests/serve/ does that.
+The server runs in its own process (one worker), the client in this one: closed loops on keep-alive
+connections over the loopback interface. Pings, single rows and batches alternate. Models are
+trained on Adult; tests/serve/ checks the answers.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ PACKAGES = ("fairdial", "fastapi", "uvicorn", "pydantic", "scikit-learn", "torch
 CONNECTIONS = 8
 BATCH = 100
 SHARE, SPREAD, GAIN, GROWTH = 0.25, 10.0, 20.0, 0.02  # goals
-START = 120.0  # seconds that a server has to start
+START = 120.0  # seconds
 SERVER = "from fairdial.cli import main; main()"
 KB = 1024
 
@@ -59,13 +58,13 @@ class Server:
 
     @property
     def cpu(self) -> float:
-        """CPU seconds so far."""
+        """CPU seconds used so far."""
         parts = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
         return (int(parts[11]) + int(parts[12])) / os.sysconf("SC_CLK_TCK")
 
     @property
     def memory(self) -> float:
-        """Resident megabytes."""
+        """Resident memory in megabytes."""
         for line in Path(f"/proc/{self.pid}/status").read_text().splitlines():
             if line.startswith("VmRSS"):
                 return int(line.split()[1]) / KB
@@ -74,7 +73,7 @@ class Server:
 
 @contextmanager
 def serving(folder: Path) -> Iterator[Server]:
-    """A server of the model in a folder, on a free port."""
+    """Serve the model in a folder on a free port."""
     process = subprocess.Popen(
         [sys.executable, "-c", SERVER, "serve", str(folder), "--port", "0"],
         env={**os.environ, "FAIRDIAL_TOKEN": secrets.token_hex(), "OMP_NUM_THREADS": "1"},
@@ -100,7 +99,7 @@ def serving(folder: Path) -> Iterator[Server]:
 
 
 def wait(server: Server) -> None:
-    """Until it answers."""
+    """Wait until the server answers."""
     until = time.monotonic() + START
     while True:
         try:
@@ -116,7 +115,7 @@ def wait(server: Server) -> None:
 
 
 def request(method: str, path: str, body: bytes = b"") -> bytes:
-    """A request as it goes over the wire."""
+    """Return a request as bytes."""
     head = (
         f"{method} {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
         f"Content-Length: {len(body)}\r\n\r\n"
@@ -126,7 +125,7 @@ def request(method: str, path: str, body: bytes = b"") -> bytes:
 
 @dataclass
 class Run:
-    """What a closed loop has seen."""
+    """The results of a closed loop."""
 
     seconds: float = 0.0
     latencies: list[float] = field(default_factory=list)
@@ -134,17 +133,17 @@ class Run:
 
     @property
     def rate(self) -> float:
-        """Requests a second."""
+        """Requests per second."""
         return len(self.latencies) / self.seconds
 
     def quantile(self, q: float) -> float:
-        """Of the latencies, in milliseconds."""
+        """Return a quantile of the latencies in milliseconds."""
         ordered = sorted(self.latencies)
         return 1e3 * ordered[min(int(q * len(ordered)), len(ordered) - 1)]
 
 
 class Loop(asyncio.Protocol):
-    """Sends the same request again as soon as it is answered."""
+    """Sends the same request again when it is answered."""
 
     def __init__(self, wire: bytes, left: list[int], until: float, seen: list[float]) -> None:
         self._wire, self._left, self._until, self._seen = wire, left, until, seen
@@ -152,7 +151,7 @@ class Loop(asyncio.Protocol):
         self._buffer, self._sent = b"", 0.0
 
     def connection_made(self, transport: Any) -> None:
-        """Start to ask."""
+        """Send the first request."""
         self._transport = transport
         self._send()
 
@@ -165,7 +164,7 @@ class Loop(asyncio.Protocol):
         self._transport.write(self._wire)
 
     def data_received(self, data: bytes) -> None:
-        """Take what was answered."""
+        """Read the answer, and send the next request."""
         self._buffer += data
         head, gap, rest = self._buffer.partition(b"\r\n\r\n")
         if not gap:
@@ -183,7 +182,7 @@ class Loop(asyncio.Protocol):
         self._send()
 
     def connection_lost(self, error: Exception | None) -> None:
-        """The server has gone."""
+        """Finish the loop."""
         if self.ended.done():
             return
         if error is None:
@@ -200,7 +199,7 @@ def run(
     seconds: float = 3600.0,
     connections: int = CONNECTIONS,
 ) -> Run:
-    """Ask until so many requests were sent, or the time is over."""
+    """Send requests until the number or the time is reached."""
 
     async def loops() -> Run:
         seen: list[float] = []
@@ -222,7 +221,7 @@ def run(
 
 
 def models(folder: Path, *, quick: bool) -> dict[str, Path]:
-    """Saved models by name."""
+    """Train and save models, and return their folders by name."""
     train, _ = load_adult().split(test_size=0.2, random_state=0)
     network = Network(epochs=1 if quick else 5)
     made = {
@@ -248,7 +247,7 @@ def models(folder: Path, *, quick: bool) -> dict[str, Path]:
 
 
 def bodies() -> tuple[bytes, bytes]:
-    """One row, and a batch."""
+    """Return the bodies of a request for one row and for a batch."""
     _, test = load_adult().split(test_size=0.2, random_state=0)
     records = json.loads(test.X.iloc[:BATCH].to_json(orient="records"))
     rows = [
@@ -258,47 +257,47 @@ def bodies() -> tuple[bytes, bytes]:
     return json.dumps({"rows": rows[:1]}).encode(), json.dumps({"rows": rows}).encode()
 
 
-# ---- figures -----------------------------------------------------------------------------------
+# ---- results -----------------------------------------------------------------------------------
 
 
 @dataclass
-class Figures:
-    """Runs of each kind of request."""
+class Results:
+    """The runs of each kind of request."""
 
     runs: dict[str, list[Run]] = field(default_factory=dict)
 
     def rate(self, kind: str) -> float:
-        """Median requests a second."""
+        """Return the median requests per second."""
         return statistics.median(run.rate for run in self.runs[kind])
 
     def cost(self, kind: str) -> float:
-        """CPU microseconds of the server a request."""
+        """Return the server's CPU microseconds per request."""
         runs = self.runs[kind]
         return 1e6 * sum(r.cpu for r in runs) / sum(len(r.latencies) for r in runs)
 
     def quantile(self, kind: str, q: float) -> float:
-        """Median over the runs of a quantile of their latencies, in milliseconds."""
+        """Return the median over runs of a quantile of latencies, in milliseconds."""
         return statistics.median(run.quantile(q) for run in self.runs[kind])
 
 
-def measure(server: Server, wires: dict[str, bytes], seconds: float, rounds: int) -> Figures:
-    """Requests of all kinds in turns."""
-    figures = Figures({kind: [] for kind in wires})
+def measure(server: Server, wires: dict[str, bytes], seconds: float, rounds: int) -> Results:
+    """Measure all kinds of requests in turn."""
+    results = Results({kind: [] for kind in wires})
     for wire in wires.values():
         run(server, wire, CONNECTIONS * 5)  # warms up
     for _ in range(rounds):
         for kind, wire in wires.items():
-            figures.runs[kind].append(run(server, wire, 1 << 30, seconds=seconds))
-    return figures
+            results.runs[kind].append(run(server, wire, 1 << 30, seconds=seconds))
+    return results
 
 
 def verdict(good: bool) -> str:
-    """In a word."""
+    """Return whether a goal is met, as text."""
     return "ok" if good else "miss"
 
 
 def report(seconds: float, rounds: int, requests: int, *, quick: bool) -> None:
-    """Measure and print."""
+    """Measure, and print the results."""
     print(machine(PACKAGES))
     one, batch = bodies()
     wires = {
@@ -310,27 +309,27 @@ def report(seconds: float, rounds: int, requests: int, *, quick: bool) -> None:
     with tempfile.TemporaryDirectory() as folder:
         for name, place in models(Path(folder), quick=quick).items():
             with serving(place) as server:
-                figures = measure(server, wires, seconds, rounds)
+                results = measure(server, wires, seconds, rounds)
                 lines += [
                     [
                         name,
                         kind,
-                        f"{figures.rate(kind):,.0f}",
-                        f"{figures.cost(kind):,.0f}",
-                        f"{figures.quantile(kind, 0.5):.2f}",
-                        f"{figures.quantile(kind, 0.99):.2f}",
+                        f"{results.rate(kind):,.0f}",
+                        f"{results.cost(kind):,.0f}",
+                        f"{results.quantile(kind, 0.5):.2f}",
+                        f"{results.quantile(kind, 0.99):.2f}",
                     ]
                     for kind in wires
                 ]
-                share = figures.rate("one row") / figures.rate("ping")
-                spread = figures.quantile("one row", 0.99) / figures.quantile("one row", 0.5)
-                gain = BATCH * figures.rate(f"{BATCH} rows") / figures.rate("one row")
+                share = results.rate("one row") / results.rate("ping")
+                spread = results.quantile("one row", 0.99) / results.quantile("one row", 0.5)
+                gain = BATCH * results.rate(f"{BATCH} rows") / results.rate("one row")
                 goals += [
                     [name, "one row against a ping", f">= {SHARE:.0%}", f"{share:.0%}",
                      verdict(share >= SHARE)],
                     [name, "one row, p99 against p50", f"<= {SPREAD:g}x", f"{spread:.1f}x",
                      verdict(spread <= SPREAD)],
-                    [name, f"rows a second, {BATCH} at once against one", f">= {GAIN:g}x",
+                    [name, f"rows/s, {BATCH} at once against one", f">= {GAIN:g}x",
                      f"{gain:.0f}x", verdict(gain >= GAIN)],
                 ]  # fmt: skip
                 before = server.memory
@@ -345,22 +344,24 @@ def report(seconds: float, rounds: int, requests: int, *, quick: bool) -> None:
         f"\nOne worker, {CONNECTIONS} connections, {rounds} rounds of {seconds:g} s of each kind "
         "in turn; medians of the rounds. CPU is the server's.\n"
     )
-    head = ["model", "request", "requests/s", "CPU us a request", "p50 ms", "p99 ms"]
+    head = ["model", "request", "requests/s", "CPU us per request", "p50 ms", "p99 ms"]
     print(table(head, lines))
     print("\nGoals:\n")
-    print(table(["model", "figure", "goal", "measured", "verdict"], goals))
+    print(table(["model", "result", "goal", "measured", "verdict"], goals))
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Read the options and run."""
+    """Parse the options and run."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--seconds", type=float, default=3.0, help="of a round of each kind")
+    parser.add_argument("--seconds", type=float, default=3.0, help="seconds per round and kind")
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--requests", type=int, default=100_000, help="for the memory")
-    parser.add_argument("--quick", action="store_true", help="one model, a moment of each")
+    parser.add_argument(
+        "--requests", type=int, default=100_000, help="requests for the memory test"
+    )
+    parser.add_argument("--quick", action="store_true", help="one model, short rounds")
     given = parser.parse_args(arguments)
     if given.quick:
-        print("A quick run: it shows that everything works; its figures mean nothing.\n")
+        print("A quick run checks that the script works; its numbers mean nothing.\n")
         report(0.2, 1, 500, quick=True)
     else:
         report(given.seconds, given.rounds, given.requests, quick=False)

@@ -1,8 +1,7 @@
-"""What TARTE's features cost: rows of Adult through a transformer of its size.
+"""Time TARTE's features: rows of Adult through a transformer of its size.
 
-The weights are random and the vectors of words tiny: neither changes the time a row takes. One
-thread; reading rows, the transformer by the rows that go through it at once, and features that
-were kept. Needs the extra ``tarte``.
+Weights are random and word vectors tiny, which doesn't change the time per row. One thread; the
+transformer with several batch sizes, and features from the cache. Needs the extra ``tarte``.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from fairdial import TarteEncoder
 from fairdial.datasets import load_adult
 from fairdial.nn.tarte import tarte_model
 
-SIZES = {  # tarte-ai's own defaults
+SIZES = {  # tarte-ai's defaults
     "dim_input": 300,
     "dim_transformer": 768,
     "dim_feedforward": 2048,
@@ -34,15 +33,15 @@ QUICK = {"dim_transformer": 48, "dim_feedforward": 64, "dim_projection": [48]}
 
 
 def make_files(folder: Path, sizes: dict[str, Any]) -> dict[str, str]:
-    """The three files."""
+    """Write the three files, and return their paths."""
     paths = {name: str(folder / name) for name in ("weights", "config", "fasttext")}
     torch.save(tarte_model().TARTE_Pretrain_NN(**sizes).state_dict(), paths["weights"])
     Path(paths["config"]).write_text(json.dumps(sizes))
     (folder / "text").write_text("age sex race work education\n" * 9)
-    words = fasttext.train_unsupervised(
+    vectors = fasttext.train_unsupervised(
         str(folder / "text"), dim=sizes["dim_input"], bucket=50, minCount=1, epoch=1, verbose=0
     )
-    words.save_model(paths["fasttext"])
+    vectors.save_model(paths["fasttext"])
     return paths
 
 
@@ -50,7 +49,7 @@ def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rows", type=int, default=2000)
-    parser.add_argument("--quick", action="store_true", help="show that it works, in seconds")
+    parser.add_argument("--quick", action="store_true", help="a short run, to check that it works")
     options = parser.parse_args()
     n_rows = 100 if options.quick else options.rows
     X = load_adult().X.iloc[:n_rows]

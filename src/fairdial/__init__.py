@@ -1,7 +1,7 @@
-"""Fair binary classification with a dial: train once, set the fairness tolerance afterwards.
+"""Fair binary classification with a tolerance that you set after training.
 
 Names are imported from their modules when they are first used, so that ``import fairdial`` and the
-command line start at once.
+command line start fast.
 """
 
 from importlib import import_module
@@ -9,91 +9,63 @@ from typing import TYPE_CHECKING, Any
 
 from fairdial._version import __version__ as __version__
 
-if TYPE_CHECKING:  # the same names as in _HOME, for type checkers and editors
-    from fairdial.criteria import Criterion, criterion
-    from fairdial.encoders import Encoder, TableEncoder
-    from fairdial.errors import (
-        BiasedScoresWarning,
-        CannotCertifyError,
-        CheckpointError,
-        DistributedError,
-        DivergedError,
-        FairdialError,
-        FairdialWarning,
-        InfeasibleToleranceWarning,
-        InterruptedWarning,
-        InvalidInputError,
-        MissingExtraError,
-        ModelFileError,
-        SeenRowsWarning,
-        SmallGroupError,
-        TrainingWarning,
-        UnknownGroupError,
-    )
-    from fairdial.frontier import Frontier
-    from fairdial.methods.auto import AutoDial
-    from fairdial.methods.epo import EPO
-    from fairdial.methods.fairbayes import FairBayes
-    from fairdial.methods.fairbinn import FairBiNN
-    from fairdial.methods.gfb import GFB
-    from fairdial.methods.loading import load
-    from fairdial.methods.network import Network
-    from fairdial.methods.presets import paper_settings
-    from fairdial.methods.scoring import make_group_scorer
-    from fairdial.methods.yoto import YOTO
-    from fairdial.points import Point, Points
-    from fairdial.scorers import proba_to_logits
-    from fairdial.summaries.parquet import calibrate_parquet, summarize_parquet
-    from fairdial.summaries.summary import ScoreSummary
-    from fairdial.sweeping import measure, sweep
-    from fairdial.tarte import TarteEncoder
+if TYPE_CHECKING:  # the names of _HOMES, for type checkers and editors
+    from fairdial.core.criteria import Criterion as Criterion
+    from fairdial.core.criteria import criterion as criterion
+    from fairdial.core.frontier import Frontier as Frontier
+    from fairdial.core.logits import proba_to_logits as proba_to_logits
+    from fairdial.core.point import Point as Point
+    from fairdial.core.point import Points as Points
+    from fairdial.core.sweep import measure as measure
+    from fairdial.core.sweep import sweep as sweep
+    from fairdial.errors import BiasedScoresWarning as BiasedScoresWarning
+    from fairdial.errors import CannotCertifyError as CannotCertifyError
+    from fairdial.errors import CheckpointError as CheckpointError
+    from fairdial.errors import DistributedError as DistributedError
+    from fairdial.errors import DivergedError as DivergedError
+    from fairdial.errors import FairdialError as FairdialError
+    from fairdial.errors import FairdialWarning as FairdialWarning
+    from fairdial.errors import InfeasibleToleranceWarning as InfeasibleToleranceWarning
+    from fairdial.errors import InterruptedWarning as InterruptedWarning
+    from fairdial.errors import InvalidInputError as InvalidInputError
+    from fairdial.errors import MissingExtraError as MissingExtraError
+    from fairdial.errors import ModelFileError as ModelFileError
+    from fairdial.errors import SeenRowsWarning as SeenRowsWarning
+    from fairdial.errors import SmallGroupError as SmallGroupError
+    from fairdial.errors import TrainingWarning as TrainingWarning
+    from fairdial.errors import UnknownGroupError as UnknownGroupError
+    from fairdial.estimators.auto import AutoDial as AutoDial
+    from fairdial.estimators.fairbayes import FairBayes as FairBayes
+    from fairdial.estimators.gfb import GFB as GFB
+    from fairdial.estimators.scoring import make_group_scorer as make_group_scorer
+    from fairdial.io.load import load as load
+    from fairdial.large.parquet import calibrate_parquet as calibrate_parquet
+    from fairdial.large.parquet import summarize_parquet as summarize_parquet
+    from fairdial.large.summary import ScoreSummary as ScoreSummary
+    from fairdial.nn.network import Network as Network
+    from fairdial.paper.epo import EPO as EPO
+    from fairdial.paper.fairbinn import FairBiNN as FairBiNN
+    from fairdial.paper.presets import paper_settings as paper_settings
+    from fairdial.paper.tarte import TarteEncoder as TarteEncoder
+    from fairdial.paper.yoto import YOTO as YOTO
+    from fairdial.tables.encoder import Encoder as Encoder
+    from fairdial.tables.encoder import TableEncoder as TableEncoder
 
-__all__ = [
-    "EPO",
-    "GFB",
-    "YOTO",
-    "AutoDial",
-    "BiasedScoresWarning",
-    "CannotCertifyError",
-    "CheckpointError",
-    "Criterion",
-    "DistributedError",
-    "DivergedError",
-    "Encoder",
-    "FairBayes",
-    "FairBiNN",
-    "FairdialError",
-    "FairdialWarning",
-    "Frontier",
-    "InfeasibleToleranceWarning",
-    "InterruptedWarning",
-    "InvalidInputError",
-    "MissingExtraError",
-    "ModelFileError",
-    "Network",
-    "Point",
-    "Points",
-    "ScoreSummary",
-    "SeenRowsWarning",
-    "SmallGroupError",
-    "TableEncoder",
-    "TarteEncoder",
-    "TrainingWarning",
-    "UnknownGroupError",
-    "calibrate_parquet",
-    "criterion",
-    "load",
-    "make_group_scorer",
-    "measure",
-    "paper_settings",
-    "proba_to_logits",
-    "summarize_parquet",
-    "sweep",
-]
-
-_HOME = {
-    "criteria": ("Criterion", "criterion"),
-    "encoders": ("Encoder", "TableEncoder"),
+_HOMES = {  # the public names by module
+    "core.criteria": (
+        "Criterion",
+        "criterion",
+    ),
+    "core.frontier": ("Frontier",),
+    "core.logits": ("proba_to_logits",),
+    "core.point": (
+        "Point",
+        "Points",
+    ),
+    "core.sweep": (
+        "measure",
+        "sweep",
+    ),
     "errors": (
         "BiasedScoresWarning",
         "CannotCertifyError",
@@ -112,37 +84,40 @@ _HOME = {
         "TrainingWarning",
         "UnknownGroupError",
     ),
-    "frontier": ("Frontier",),
-    "methods.auto": ("AutoDial",),
-    "methods.epo": ("EPO",),
-    "methods.fairbayes": ("FairBayes",),
-    "methods.fairbinn": ("FairBiNN",),
-    "methods.gfb": ("GFB",),
-    "methods.loading": ("load",),
-    "methods.network": ("Network",),
-    "methods.presets": ("paper_settings",),
-    "methods.scoring": ("make_group_scorer",),
-    "methods.yoto": ("YOTO",),
-    "points": ("Point", "Points"),
-    "scorers": ("proba_to_logits",),
-    "summaries.parquet": ("calibrate_parquet", "summarize_parquet"),
-    "summaries.summary": ("ScoreSummary",),
-    "sweeping": ("measure", "sweep"),
-    "tarte": ("TarteEncoder",),
+    "estimators.auto": ("AutoDial",),
+    "estimators.fairbayes": ("FairBayes",),
+    "estimators.gfb": ("GFB",),
+    "estimators.scoring": ("make_group_scorer",),
+    "io.load": ("load",),
+    "large.parquet": (
+        "calibrate_parquet",
+        "summarize_parquet",
+    ),
+    "large.summary": ("ScoreSummary",),
+    "nn.network": ("Network",),
+    "paper.epo": ("EPO",),
+    "paper.fairbinn": ("FairBiNN",),
+    "paper.presets": ("paper_settings",),
+    "paper.tarte": ("TarteEncoder",),
+    "paper.yoto": ("YOTO",),
+    "tables.encoder": (
+        "Encoder",
+        "TableEncoder",
+    ),
 }
-_MODULES = ("confidence", "criteria", "datasets", "encoders", "errors", "frontier", "metrics")
+_MODULES = ("datasets", "errors", "metrics")
 
+__all__ = [name for names in _HOMES.values() for name in names]
 
-if not TYPE_CHECKING:  # a type checker that saw it would believe in any name
+if not TYPE_CHECKING:  # a type checker that saw it would accept any name
 
     def __getattr__(name: str) -> Any:
-        for home, names in _HOME.items():
-            if name in names:
-                found = getattr(import_module(f"fairdial.{home}"), name)
-                globals()[name] = found
-                return found
         if name in _MODULES:
             return import_module(f"fairdial.{name}")
+        for home, names in _HOMES.items():
+            if name in names:
+                found = globals()[name] = getattr(import_module(f"fairdial.{home}"), name)
+                return found
         raise AttributeError(f"module 'fairdial' has no attribute {name!r}")
 
 

@@ -1,62 +1,73 @@
-"""The only place where user input is checked.
-
-Every message names the argument, what was got and what is allowed.
-"""
+"""Checks of arguments that several modules share."""
 
 from __future__ import annotations
 
 import numbers
 import os
-from collections.abc import Hashable, Iterable, Sequence
+import sys
+from collections.abc import Hashable, Iterable, Sequence, Sized
 from difflib import get_close_matches
 from typing import Any
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 
-from fairdial.errors import InvalidInputError, SmallGroupError, UnknownGroupError
+from fairdial._arrays import Codes, Floats, Mask, Scores
+from fairdial.errors import InvalidInputError, UnknownGroupError
 
-Codes = NDArray[np.integer[Any]]
+SIMILAR = 0.7  # least similarity of a suggested name
+SAME_GROUP = 0.85  # of a suggested group: "Male" and "Female" have 0.8
+LEAST_PERCENTAGE = {"tolerance": 2, "confidence": 50, "level": 50}  # others: 5
+MAX_LISTED = 5  # values that a message lists
+MIN_TYPO_LENGTH = 4  # shorter words aren't searched for typos
 
-ALIKE = 0.7  # words that share less than this aren't taken for each other
-MOST_SHOWN = 5  # values that a message names
-LEAST_LETTERS = 4  # of a word that is taken for another which differs by a slip
-SAME_GROUP = 0.85  # "Male" and "Female" share 0.8
+
+# ---- rows ----------------------------------------------------------------------------------------
 
 
-def as_vector(values: Any, name: str) -> NDArray[Any]:
-    """One-dimensional array; a column of shape (n, 1) is flattened, 0 rows are refused."""
-    try:
-        array = np.asarray(values)
-    except ValueError:
-        raise InvalidInputError(
-            f"`{name}` must have one dimension, got rows of different lengths."
-        ) from None
-    if np.ma.is_masked(values):
-        raise InvalidInputError(f"`{name}` must not be masked; fill or leave out those rows.")
+def as_vector(values: object, name: str) -> NDArray[Any]:
+    """Return a one-dimensional array with at least one row; a column (n, 1) is flattened."""
+    array = _as_array(values, name, "have one dimension")
     if array.ndim == 2 and array.shape[1] == 1:
         array = array[:, 0]
     if array.ndim != 1:
-        raise InvalidInputError(
-            f"`{name}` must have one dimension, got an array of shape {array.shape}."
-        )
+        raise InvalidInputError(name, "have one dimension", given=f"shape {array.shape}")
     if array.size == 0:
-        raise InvalidInputError(f"`{name}` must hold at least one row, got 0 rows.")
+        raise InvalidInputError(name, "have at least one row", given="0 rows")
     return array
 
 
-def check_same_length(first: Any, second: Any, names: tuple[str, str]) -> None:
-    """Both arguments describe the same rows."""
+def _as_array(values: object, name: str, allowed: str) -> NDArray[Any]:
+    try:
+        array = np.asarray(values)
+    except ValueError:
+        raise InvalidInputError(name, allowed, given="rows of different lengths") from None
+    if np.ma.is_masked(values):
+        raise InvalidInputError(
+            name,
+            "have no missing values",
+            given="a masked array",
+            hint="Fill in or drop the masked rows.",
+        )
+    return array
+
+
+def check_same_length(first: Sized, second: Sized, names: tuple[str, str]) -> None:
+    """Raise unless both arguments have the same number of rows."""
     if len(first) != len(second):
         raise InvalidInputError(
-            f"`{names[0]}` and `{names[1]}` must describe the same rows, got {len(first)} "
-            f"and {len(second)}."
+            names[0],
+            f"have as many rows as `{names[1]}`",
+            given=f"{len(first)} and {len(second)} rows",
         )
 
 
-def check_aligned(X: Any, other: Any, name: str) -> None:
-    """The same rows in another order, by their pandas index, are a mistake."""
+def check_aligned(X: object, other: object, name: str) -> None:
+    """Raise if two pandas objects have the same index in different orders."""
+    if "pandas" not in sys.modules:
+        return
+    import pandas as pd
+
     first, second = getattr(X, "index", None), getattr(other, "index", None)
     if not isinstance(first, pd.Index) or not isinstance(second, pd.Index):
         return
@@ -64,17 +75,17 @@ def check_aligned(X: Any, other: Any, name: str) -> None:
         return
     if first.is_unique and second.is_unique and first.isin(second).all():
         raise InvalidInputError(
-            f"`{name}` must have its rows in the order of `X`, got the same index in another "
-            f"order; use {name}.loc[X.index]."
+            name,
+            "have its rows in the order of `X`",
+            given="the same index in another order",
+            hint=f"Use {name}.loc[X.index].",
         )
 
 
-def check_scores(
-    logits: Any, name: str = "logits", *, nan: bool = True
-) -> NDArray[np.floating[Any]]:
-    """Real scores without NaN; float32 stays what it is (float16 joins it), the rest is float64.
+def check_scores(logits: object, name: str = "logits", *, nan: bool = True) -> Scores:
+    """Return scores as float32 (if they are float16 or float32) or float64.
 
-    With ``nan=False`` the caller looks for NaN itself, in a pass that it makes anyway.
+    With ``nan=False``, the caller checks for NaN itself, in a pass that it makes anyway.
     """
     array = _as_real(as_vector(logits, name), name)
     if nan and np.isnan(array).any():
@@ -82,249 +93,176 @@ def check_scores(
     return array
 
 
-def _as_real(given: NDArray[Any], name: str) -> NDArray[np.floating[Any]]:
-    """Single precision stays what it is (half joins it), other real numbers become double."""
+def _as_real(given: NDArray[Any], name: str) -> Scores:
     array = given
     if array.dtype == object:
         real = [v if isinstance(v, (numbers.Real, np.bool_)) else None for v in array.flat]
         array = np.array(real).reshape(array.shape)
     if array.dtype != np.bool_ and not np.issubdtype(array.dtype, np.number):
         kind = next((v for v in given.flat if not isinstance(v, numbers.Real)), "?")
-        raise InvalidInputError(f"`{name}` must hold real numbers, got values like {kind!r}.")
+        raise InvalidInputError(name, "be real numbers", given=f"values such as {kind!r}")
     if np.iscomplexobj(array):
-        raise InvalidInputError(f"`{name}` must hold real numbers, got complex ones.")
+        raise InvalidInputError(name, "be real numbers", given="complex numbers")
     if array.dtype == np.float16:
         return array.astype(np.float32)
     return array if array.dtype in (np.float32, np.float64) else array.astype(np.float64)
 
 
-def check_margins(margins: Any, name: str = "margins") -> NDArray[np.floating[Any]]:
-    """Real numbers without NaN, one line a setting and one column a row."""
-    try:
-        array = np.asarray(margins)
-    except ValueError:
-        raise InvalidInputError(
-            f"`{name}` must have one line a setting, got lines of different lengths."
-        ) from None
-    if np.ma.is_masked(margins):
-        raise InvalidInputError(f"`{name}` must not be masked; fill or leave out those rows.")
+def raise_nan(array: Scores, name: str) -> None:
+    """Raise an error that says where the first NaN is."""
+    bad = np.flatnonzero(np.isnan(array))
+    raise InvalidInputError(
+        name,
+        "not contain NaN",
+        given=f"{bad.size} among {array.size} values, the first in row {bad[0]} (counted from 0)",
+    )
+
+
+def check_margins(margins: object, name: str = "margins") -> Scores:
+    """Return margins, (S, n), without NaN: one line per setting and one column per row."""
+    allowed = "have one line per setting and one column per row, at least one of each"
+    array = _as_array(margins, name, allowed)
     if array.ndim != 2 or array.size == 0:
-        raise InvalidInputError(
-            f"`{name}` must have one line a setting and one column a row, at least one of each, "
-            f"got an array of shape {array.shape}."
-        )
+        raise InvalidInputError(name, allowed, given=f"shape {array.shape}")
     array = _as_real(array, name)
     if np.isnan(array.max()):
         line, row = np.argwhere(np.isnan(array))[0]
         raise InvalidInputError(
-            f"`{name}` must not hold NaN, got some (the first in line {line}, row {row}, "
-            "counted from 0)."
+            name, "not contain NaN", given=f"one in line {line}, row {row} (counted from 0)"
         )
     return array
 
 
-def check_settings(settings: Any, size: int) -> NDArray[np.float64]:
-    """One number for each line of margins, no two the same; 0, 1, 2, ... if none are given."""
+def check_settings(settings: object, size: int) -> Floats:
+    """Return ``size`` distinct numbers; 0, 1, 2, ... if none are given."""
     if settings is None:
         return np.arange(size, dtype=np.float64)
     values = check_scores(settings, "settings").astype(np.float64)
     if len(values) != size:
         raise InvalidInputError(
-            f"`settings` must hold one number for each line of `margins` ({size}), got "
-            f"{len(values)}."
+            "settings", f"have one number per line of `margins` ({size})", given=len(values)
         )
     if len(np.unique(values)) < size:
         ordered = np.sort(values)
-        twice = ordered[1:][ordered[1:] == ordered[:-1]][0]
-        raise InvalidInputError(f"`settings` must differ from each other, got {twice:g} twice.")
+        repeated = ordered[1:][ordered[1:] == ordered[:-1]][0]
+        raise InvalidInputError("settings", "be distinct", given=f"{repeated:g} twice")
     return values
 
 
-def raise_nan(array: NDArray[np.floating[Any]], name: str) -> None:
-    """Say where the first NaN is."""
-    bad = np.flatnonzero(np.isnan(array))
-    raise InvalidInputError(
-        f"`{name}` must not hold NaN, got {bad.size} of {array.size} (the first in row {bad[0]}, "
-        "counted from 0)."
-    )
-
-
-def check_labels(y: Any, name: str = "y") -> NDArray[np.bool_]:
-    """Labels 0 and 1 (or False and True) as booleans."""
+def check_labels(y: object, name: str = "y") -> Mask:
+    """Return labels 0 and 1 (or False and True) as booleans."""
     array = as_vector(y, name)
     if array.dtype == object and all(isinstance(v, (numbers.Real, np.bool_)) for v in array):
         array = array.astype(np.float64)
     if array.dtype == np.bool_:
         return array
     if array.dtype == object or not np.issubdtype(array.dtype, np.number):
-        raise InvalidInputError(
-            f"`{name}` must hold the labels 0 and 1, got values like {array[0]!r}."
-        )
+        raise InvalidInputError(name, "be 0 or 1", given=f"values such as {array[0]!r}")
     if array.dtype.itemsize == 1 and array.min() >= 0 and array.max() <= 1:
         return array.view(np.bool_)
     positive = np.asarray(array == 1)
     if not np.all(positive | (array == 0)):
         other = array[~(positive | (array == 0))][0]
-        raise InvalidInputError(f"`{name}` must hold the labels 0 and 1, got {other!r}.")
+        raise InvalidInputError(name, "be 0 or 1", given=repr(other))
     return positive
 
 
-def check_tolerance(tolerance: Any, name: str = "tolerance") -> NDArray[np.float64]:
-    """A tolerance, or an array of them, each in [0, 1]."""
-    if type(tolerance) is float and 0.0 <= tolerance <= 1.0:  # the usual case, at once
+# ---- numbers -------------------------------------------------------------------------------------
+
+
+def check_tolerance(tolerance: object, name: str = "tolerance") -> Floats:
+    """Return a tolerance, or an array of them, in [0, 1]."""
+    if type(tolerance) is float and 0.0 <= tolerance <= 1.0:  # the usual case
         return np.array(tolerance)
     given = np.asarray(tolerance)
     numeric = given.dtype.kind in "iuf" or (
         given.dtype == object
         and all(isinstance(v, numbers.Real) and not isinstance(v, bool) for v in given.flat)
     )
+    allowed = "be a number in [0, 1]"
     if not numeric and given.size:
-        raise InvalidInputError(
-            f"`{name}` must be a number in [0, 1], got {tolerance!r}.{share_meant(tolerance)}"
-        )
+        hint = fraction_hint(tolerance, "tolerance")
+        raise InvalidInputError(name, allowed, given=repr(tolerance), hint=hint)
     array = given.astype(np.float64)
     if array.ndim > 1:
         raise InvalidInputError(
-            f"`{name}` must be a number or have one dimension, got shape {array.shape}."
+            name, "be a number or have one dimension", given=f"shape {array.shape}"
         )
     inside = (array >= 0.0) & (array <= 1.0)
     if not inside.all():
-        bad = array[~inside] if array.ndim else array
-        first = float(bad.flat[0])
-        raise InvalidInputError(f"`{name}` must lie in [0, 1], got {first}.{share_meant(first)}")
+        first = float((array[~inside] if array.ndim else array).flat[0])
+        raise InvalidInputError(name, allowed, given=first, hint=fraction_hint(first, "tolerance"))
     return array
 
 
-def check_one(tolerance: Any, name: str = "tolerance") -> float:
-    """One tolerance in [0, 1]."""
+def check_one_tolerance(tolerance: object, name: str = "tolerance") -> float:
+    """Return a single tolerance in [0, 1]."""
     array = check_tolerance(tolerance, name)
     if array.ndim:
-        raise InvalidInputError(f"`{name}` must be one number, got {len(array)} of them.")
+        raise InvalidInputError(name, "be a single number", given=f"{len(array)} numbers")
     return float(array)
 
 
-def check_fraction(value: Any, name: str) -> float:
-    """A number strictly between 0 and 1."""
+def check_fraction(value: object, name: str) -> float:
+    """Return a number strictly between 0 and 1."""
     if isinstance(value, bool) or not isinstance(value, numbers.Real) or not 0 < float(value) < 1:
         raise InvalidInputError(
-            f"`{name}` must lie strictly between 0 and 1, got {value!r}.{share_meant(value)}"
+            name, "be strictly between 0 and 1", given=repr(value), hint=fraction_hint(value, name)
         )
     return float(value)
 
 
-def check_positive(value: Any, name: str, unit: str = "a number") -> float:
-    """A number above 0."""
+def check_positive(value: object, name: str, unit: str = "a number") -> float:
+    """Return a number above 0."""
     if isinstance(value, bool) or not isinstance(value, numbers.Real) or not float(value) > 0:
-        raise InvalidInputError(f"`{name}` must be {unit} above 0, got {value!r}.")
+        raise InvalidInputError(name, f"be {unit} above 0", given=repr(value))
     return float(value)
 
 
-def check_count(value: Any, name: str, *, least: int = 1) -> int:
-    """A whole number that is large enough."""
+def check_count(value: object, name: str, *, least: int = 1) -> int:
+    """Return an integer that is at least ``least``."""
     if isinstance(value, bool) or not isinstance(value, numbers.Integral) or value < least:
-        raise InvalidInputError(f"`{name}` must be a whole number >= {least}, got {value!r}.")
+        raise InvalidInputError(name, f"be an integer >= {least}", given=repr(value))
     return int(value)
 
 
-def asked_processes() -> int:
-    """How many processes torchrun has started: its ``WORLD_SIZE``; one where there is none."""
-    told = os.environ.get("WORLD_SIZE", "").strip() or "1"
-    if not told.isdecimal() or int(told) < 1:
-        raise InvalidInputError(
-            f"`WORLD_SIZE` of the environment must be a whole number >= 1, got {told!r}."
-        )
-    return int(told)
-
-
 def check_choice(value: Any, name: str, allowed: Sequence[Any]) -> Any:
-    """One of a few allowed values."""
+    """Return the value if it is among the allowed ones."""
     if not any(value is option or value == option for option in allowed):
-        words = ", ".join(map(repr, allowed))
-        raise InvalidInputError(f"`{name}` must be one of {words}; got {value!r}.")
+        options = ", ".join(map(repr, allowed))
+        raise InvalidInputError(name, f"be one of {options}", given=repr(value))
     return value
 
 
-def _one_column(values: Any, name: str) -> NDArray[Any]:
-    """Group membership as one array; several columns become their intersections."""
-    if isinstance(values, str):
+def requested_processes() -> int:
+    """Return the number of processes that torchrun started, its ``WORLD_SIZE``; 1 without it."""
+    given = os.environ.get("WORLD_SIZE", "").strip() or "1"
+    if not given.isdecimal() or int(given) < 1:
         raise InvalidInputError(
-            f"`{name}` must hold one group for each row, got the text {values!r}; to name a column "
-            "of X set `sensitive_column`."
+            "WORLD_SIZE", "be an integer >= 1 in the environment", given=repr(given)
         )
-    if isinstance(values, pd.DataFrame):
-        if values.shape[1] == 0:
-            raise InvalidInputError(f"`{name}` must have at least one column, got none.")
-        columns = [values.iloc[:, i] for i in range(values.shape[1])]
-        if len(columns) > 1:
-            return _intersections([column.to_numpy(dtype=object) for column in columns], name)
-        return as_vector(columns[0].to_numpy(), name)
-    if isinstance(values, pd.Series):
-        return as_vector(values.to_numpy(), name)
-    array = np.asarray(values)
-    if array.dtype.kind in "US" and not isinstance(values, np.ndarray):
-        array = np.array(values, dtype=object)  # None and NaN must not become words
-    if array.ndim == 2 and array.shape[1] > 1:
-        return _intersections([column.astype(object) for column in array.T], name)
-    return as_vector(array, name)
+    return int(given)
 
 
-def _intersections(columns: list[NDArray[Any]], name: str) -> NDArray[Any]:
-    """Names like ``"Black & Female"``; two intersections with one name are refused."""
-    if len(columns[0]) == 0:
-        raise InvalidInputError(f"`{name}` must hold at least one row, got 0 rows.")
-    for column in columns:
-        _refuse_missing(column, name)
-    parts = [pd.factorize(column.astype(object)) for column in columns]
-    place = np.zeros(len(columns[0]), np.intp)
-    for codes, uniques in parts:
-        place = place * len(uniques) + codes
-    _, first, inverse = np.unique(place, return_index=True, return_inverse=True)
-    joined = [" & ".join(str(column[i]) for column in columns) for i in first]
-    if len(set(joined)) < len(joined):
-        twice = next(word for word in joined if joined.count(word) > 1)
-        raise InvalidInputError(
-            f"`{name}` must not hold different intersections with one name, got {twice!r} twice; "
-            "rename the values that contain ' & '."
-        )
-    return np.array(joined, dtype=object)[inverse]
+# ---- groups --------------------------------------------------------------------------------------
 
 
-def _refuse_missing(array: NDArray[Any], name: str) -> None:
-    missing = np.asarray(pd.isna(array))
-    if missing.any():
-        raise InvalidInputError(
-            f"`{name}` must name a group for every row, got {int(missing.sum())} missing values "
-            f"(the first in row {int(np.argmax(missing))}, counted from 0). Leave those rows out, "
-            "or give them a group of their own, such as 'not stated'."
-        )
+def encode_groups(values: object, name: str = "groups") -> tuple[Codes, tuple[Hashable, ...]]:
+    """Return the group codes 0..K-1 of rows, and the sorted names of the groups.
 
-
-def _codes_as_given(array: NDArray[Any], n_groups: int | None) -> bool:
-    """Whether the values are their own codes: integers or booleans 0..K-1, all in range."""
-    if array.dtype == np.bool_:
-        return n_groups is None or n_groups == 2
-    if not np.issubdtype(array.dtype, np.integer):
-        return False
-    low, high = int(array.min()), int(array.max())
-    return low >= 0 and high < (256 if n_groups is None else n_groups)
-
-
-def encode_groups(
-    values: Any, name: str = "groups"
-) -> tuple[NDArray[np.integer[Any]], tuple[Hashable, ...]]:
-    """Codes 0..K-1 and the names of the groups, sorted.
-
-    A DataFrame (or a 2-D array) with several columns stands for their intersections, named
-    like ``"Black & Female"``.
+    A DataFrame or 2-D array with several columns is encoded by their intersections, named like
+    ``"Black & Female"``.
     """
-    array = _one_column(values, name)
+    import pandas as pd
+
+    array = _as_column(values, name)
     if array.dtype == np.bool_:
         if array.all() or not array.any():
             return np.zeros(len(array), np.uint8), (bool(array[0]),)
         return array.view(np.uint8), (False, True)
-    if _codes_as_given(array, None):
+    if _are_codes(array, None):
         n_groups = int(array.max()) + 1
-        if (n_groups <= 2 and int(array.min()) == 0) or np.bincount(array).all():
+        if (n_groups <= 2 and int(array.min()) == 0) or np.bincount(array.astype(np.intp)).all():
             return array, tuple(range(n_groups))
     _refuse_missing(array, name)
     codes, uniques = pd.factorize(array, sort=False)
@@ -335,8 +273,30 @@ def encode_groups(
     return rank[codes], names
 
 
+def match_groups(values: object, names: tuple[Hashable, ...], name: str = "groups") -> Codes:
+    """Return the codes of rows whose groups are among ``names``; raise on other groups."""
+    array = _as_column(values, name)
+    if names == tuple(range(len(names))) and _are_codes(array, len(names)):
+        return array.view(np.uint8) if array.dtype == np.bool_ else array
+    import pandas as pd
+
+    _refuse_missing(array, name)
+    codes = pd.Index(list(names), dtype=object).get_indexer(pd.Index(array.astype(object)))
+    if (codes < 0).any():
+        unknown = pd.unique(array[codes < 0]).tolist()
+        near = (did_you_mean(group, names, SAME_GROUP) for group in unknown[:MAX_LISTED])
+        raise UnknownGroupError(
+            name,
+            f"be groups with calibration rows ({', '.join(map(repr, names))})",
+            given=", ".join(map(repr, unknown[:MAX_LISTED])),
+            hint=(next(filter(None, near), ""), "A new group needs calibration rows of its own."),
+            groups=unknown,
+        )
+    return np.asarray(codes)
+
+
 def sort_names(names: Iterable[Hashable]) -> tuple[Hashable, ...]:
-    """Names of groups in their order; as words where they are of mixed types."""
+    """Return names of groups in ascending order; as text if their types are mixed."""
     found: list[Any] = list(names)
     try:
         return tuple(sorted(found))
@@ -344,91 +304,121 @@ def sort_names(names: Iterable[Hashable]) -> tuple[Hashable, ...]:
         return tuple(sorted(found, key=str))
 
 
-def match_groups(
-    values: Any, names: tuple[Hashable, ...], name: str = "groups"
-) -> NDArray[np.integer[Any]]:
-    """Codes of rows whose groups must be among ``names``; a stranger is an error."""
-    array = _one_column(values, name)
-    if names == tuple(range(len(names))) and _codes_as_given(array, len(names)):
-        return array.view(np.uint8) if array.dtype == np.bool_ else array
-    _refuse_missing(array, name)
-    codes = pd.Index(list(names), dtype=object).get_indexer(pd.Index(array.astype(object)))
-    if (codes < 0).any():
-        strangers = pd.unique(array[codes < 0])
-        shown = ", ".join(repr(s) for s in strangers[:5].tolist())
-        near = (did_you_mean(s, names, SAME_GROUP) for s in strangers[:5].tolist())
-        raise UnknownGroupError(
-            f"`{name}` holds groups that were not among the calibration rows: {shown}; known are "
-            f"{', '.join(map(repr, names))}.{next(filter(None, near), '')} Correct names that are "
-            "misspelt; a group that is new needs calibration rows of its own."
-        )
-    return np.asarray(codes)
-
-
-def check_group_counts(
-    counted: NDArray[np.integer[Any]],
-    names: Sequence[Hashable],
-    *,
-    criterion: str,
-    label: int | None,
-    min_count: int,
-    name: str = "groups",
-) -> None:
-    """Every group has rows that count for the criterion (with this label), and enough of them."""
-    counts = dict(zip(names, counted.tolist(), strict=True))
-    empty = [repr(group) for group, count in counts.items() if count == 0]
-    if empty:
+def _as_column(values: object, name: str) -> NDArray[Any]:
+    """Return group membership as one array; several columns are combined."""
+    if isinstance(values, str):
         raise InvalidInputError(
-            f"`{name}`: {', '.join(empty)} must have rows that count for {criterion}, got "
-            + ("none." if label is None else f"none with label {label}.")
+            name,
+            "have one group per row",
+            given=f"the text {values!r}",
+            hint="To name a column of `X`, set `sensitive_column`.",
         )
-    small = [f"{group!r} ({count})" for group, count in counts.items() if count < min_count]
-    if small:
-        raise SmallGroupError(
-            f"`{name}`: every group must have at least min_count={min_count} calibration rows "
-            f"that count for {criterion}, got fewer in {', '.join(small)}. Merge small groups, "
-            "leave their rows out, calibrate on more rows (`calibration=`, `cv=`), or lower "
-            "`min_count`: a single row of a tiny group can move everybody else."
+    if not isinstance(values, np.ndarray):
+        import pandas as pd
+
+        if isinstance(values, pd.DataFrame):
+            if values.shape[1] == 0:
+                raise InvalidInputError(name, "have at least one column", given="none")
+            columns = [values.iloc[:, i] for i in range(values.shape[1])]
+            if len(columns) > 1:
+                return _intersections([column.to_numpy(dtype=object) for column in columns], name)
+            return as_vector(columns[0].to_numpy(), name)
+        if isinstance(values, pd.Series):
+            return as_vector(values.to_numpy(), name)
+    array = np.asarray(values)
+    if array.dtype.kind in "US" and not isinstance(values, np.ndarray):
+        array = np.array(values, dtype=object)  # None and NaN must not become text
+    if array.ndim == 2 and array.shape[1] > 1:
+        return _intersections([column.astype(object) for column in array.T], name)
+    return as_vector(array, name)
+
+
+def _intersections(columns: list[NDArray[Any]], name: str) -> NDArray[Any]:
+    """Return names like ``"Black & Female"``; raise if two intersections have the same name."""
+    import pandas as pd
+
+    if len(columns[0]) == 0:
+        raise InvalidInputError(name, "have at least one row", given="0 rows")
+    for column in columns:
+        _refuse_missing(column, name)
+    parts = [pd.factorize(column.astype(object)) for column in columns]
+    place = np.zeros(len(columns[0]), np.intp)
+    for codes, uniques in parts:
+        place = place * len(uniques) + codes
+    _, first, inverse = np.unique(place, return_index=True, return_inverse=True)
+    joined = [" & ".join(str(column[i]) for column in columns) for i in first]
+    if len(set(joined)) < len(joined):
+        repeated = next(text for text in joined if joined.count(text) > 1)
+        raise InvalidInputError(
+            name,
+            "have intersections with distinct names",
+            given=f"{repeated!r} twice",
+            hint="Rename the values that contain ' & '.",
+        )
+    return np.array(joined, dtype=object)[inverse]
+
+
+def _refuse_missing(array: NDArray[Any], name: str) -> None:
+    import pandas as pd
+
+    missing = np.asarray(pd.isna(array))
+    if missing.any():
+        raise InvalidInputError(
+            name,
+            "have a group for every row",
+            given=f"{int(missing.sum())} missing values, the first in row "
+            f"{int(np.argmax(missing))} (counted from 0)",
+            hint="Drop those rows, or give them a group of their own, such as 'not stated'.",
         )
 
 
-# ---- words ---------------------------------------------------------------------------------------
+def _are_codes(array: NDArray[Any], n_groups: int | None) -> bool:
+    """Whether the values are their own codes: integers or booleans in 0..K-1."""
+    if array.dtype == np.bool_:
+        return n_groups is None or n_groups == 2
+    if not np.issubdtype(array.dtype, np.integer):
+        return False
+    low, high = int(array.min()), int(array.max())
+    return low >= 0 and high < (256 if n_groups is None else n_groups)
 
 
-def say_values(values: Sequence[Any]) -> str:
-    """How many values there are, and the first of them.
+# ---- hints ---------------------------------------------------------------------------------------
+
+
+def describe_values(values: Sequence[object]) -> str:
+    """Return how many values there are, and the first of them.
 
     Examples
     --------
-    >>> from fairdial._validation import say_values
-    >>> say_values(["no", "perhaps", "yes"])
+    >>> from fairdial._validation import describe_values
+    >>> describe_values(["no", "perhaps", "yes"])
     "3: 'no', 'perhaps', 'yes'"
     """
-    listed = ", ".join(map(repr, values[:MOST_SHOWN]))
-    return f"{len(values)}: {listed}{', ...' if len(values) > MOST_SHOWN else ''}"
+    listed = ", ".join(map(repr, values[:MAX_LISTED]))
+    return f"{len(values)}: {listed}{', ...' if len(values) > MAX_LISTED else ''}"
 
 
-def nearest(word: str, known: Iterable[str], alike: float = ALIKE) -> str | None:
-    """The known word that was probably meant: but for capitals and spaces, or nearly so.
+def closest_name(name: str, known: Iterable[str], similar: float = SIMILAR) -> str | None:
+    """Return the known name that was probably meant, ignoring case and surrounding spaces.
 
     Examples
     --------
-    >>> from fairdial._validation import nearest
-    >>> nearest("Nroth", ["south", "north"], 0.85), nearest("Male", ["Female"], 0.85)
+    >>> from fairdial._validation import closest_name
+    >>> closest_name("Nroth", ["south", "north"], 0.85), closest_name("Male", ["Female"], 0.85)
     ('north', None)
     """
-    plain, words = word.strip().lower(), {other.strip().lower(): other for other in known}
-    slip = (other for other in words if _is_slip(plain, other))
-    near = plain if plain in words else next(slip, None)
+    plain, names = name.strip().lower(), {other.strip().lower(): other for other in known}
+    typo = (other for other in names if _is_typo(plain, other))
+    near = plain if plain in names else next(typo, None)
     if near is None:
-        near = next(iter(get_close_matches(plain, words, 1, alike)), None)
-    return None if near is None else words[near]
+        near = next(iter(get_close_matches(plain, names, 1, similar)), None)
+    return None if near is None else names[near]
 
 
-def _is_slip(word: str, other: str) -> bool:
-    """Whether two neighbours are swapped, or one letter is too many or too few."""
+def _is_typo(word: str, other: str) -> bool:
+    """Whether two neighboring letters are swapped, or one letter is missing."""
     short, long = sorted((word, other), key=len)
-    if len(short) < LEAST_LETTERS or len(long) - len(short) > 1:
+    if len(short) < MIN_TYPO_LENGTH or len(long) - len(short) > 1:
         return False
     if len(short) < len(long):
         return any(
@@ -438,21 +428,26 @@ def _is_slip(word: str, other: str) -> bool:
     return word[i : i + 2] == other[i : i + 2][::-1] and word[i + 2 :] == other[i + 2 :]
 
 
-def did_you_mean(word: Any, known: Iterable[Any], alike: float = ALIKE) -> str:
-    """The end of a message that names the nearest known text; empty where none is near."""
+def did_you_mean(name: object, known: Iterable[object], similar: float = SIMILAR) -> str:
+    """Return a hint that suggests the closest known name, after a space; "" if none is close."""
     texts = [other for other in known if isinstance(other, str)]
-    near = nearest(word, texts, alike) if isinstance(word, str) else None
+    near = closest_name(name, texts, similar) if isinstance(name, str) else None
     return "" if near is None else f" Did you mean {near!r}?"
 
 
-def share_meant(given: Any) -> str:
-    """The end of a message that names the share which somebody meant; empty where none is known.
+def fraction_hint(given: object, name: str) -> str:
+    """Return a hint, after a space, for a share that isn't written as a fraction; "" if unclear.
+
+    A number without a percent sign is only taken for a percentage if it is a plausible one: a
+    confidence of 1.5% isn't.
 
     Examples
     --------
-    >>> from fairdial._validation import share_meant
-    >>> share_meant(5), share_meant("5 %"), share_meant("0,05"), share_meant(-3)
-    (' 5% is 0.05.', ' 5% is 0.05.', ' Write 0.05, with a point.', '')
+    >>> from fairdial._validation import fraction_hint
+    >>> fraction_hint(5, "tolerance"), fraction_hint(1.5, "confidence")
+    (' 5% is 0.05.', '')
+    >>> fraction_hint("5 %", "tolerance"), fraction_hint("0,05", "tolerance")
+    (' 5% is 0.05.', ' Write 0.05, with a decimal point.')
     """
     if isinstance(given, bool) or not isinstance(given, (str, numbers.Real)):
         return ""
@@ -461,6 +456,7 @@ def share_meant(given: Any) -> str:
         number = float(text.removesuffix("%").strip().replace(",", ".", 1))
     except ValueError:
         return ""
-    if text.endswith("%") or 1 < number <= 100:
-        return f" {number:g}% is {number / 100:g}." if 0 <= number <= 100 else ""
-    return f" Write {number:g}, with a point." if "," in text and 0 <= number <= 1 else ""
+    least = 0 if text.endswith("%") else LEAST_PERCENTAGE.get(name, 5)
+    if least <= number <= 100:
+        return f" {number:g}% is {number / 100:g}."
+    return f" Write {number:g}, with a decimal point." if "," in text and 0 <= number <= 1 else ""

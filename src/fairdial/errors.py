@@ -1,36 +1,54 @@
-"""Everything that fairdial raises or warns about.
+"""Errors and warnings.
 
 ::
 
     FairdialError                       (Exception)
-    ├── InvalidInputError               (ValueError)   an argument is not what it must be
-    │   ├── UnknownGroupError                          a group that calibration never saw
-    │   └── SmallGroupError                            a group with too few counted rows
-    ├── CannotCertifyError              (ValueError)   no such promise can be made from these rows
-    ├── DivergedError                   (ArithmeticError)  training stopped being finite
-    ├── CheckpointError                 (ValueError)   a checkpoint can't be gone on from
-    ├── ModelFileError                  (ValueError)   a saved model can't be read
-    ├── DistributedError                (RuntimeError) the processes of a training lost each other
-    └── MissingExtraError               (ImportError)  an optional dependency is not installed
+    ├── InvalidInputError               (ValueError)       an argument is invalid
+    │   ├── UnknownGroupError                              a group without calibration rows
+    │   └── SmallGroupError                                a group with too few eligible rows
+    ├── CannotCertifyError              (ValueError)       the rows don't support the certificate
+    ├── DivergedError                   (ArithmeticError)  training diverged
+    ├── CheckpointError                 (ValueError)       a checkpoint can't be resumed
+    ├── ModelFileError                  (ValueError)       a saved model can't be read
+    ├── DistributedError                (RuntimeError)     processes lost contact in training
+    └── MissingExtraError               (ImportError)      an optional dependency is missing
 
     FairdialWarning                     (UserWarning)
-    ├── InfeasibleToleranceWarning                     no setting reaches the tolerance
-    ├── BiasedScoresWarning                            the scores look far from calibrated
-    ├── SeenRowsWarning                                the classifier may know these rows
-    └── TrainingWarning                                a method doesn't do what it is meant to
-        └── InterruptedWarning                         training was cut short by the user
+    ├── InfeasibleToleranceWarning                         no operating point reaches the tolerance
+    ├── BiasedScoresWarning                                the scores look miscalibrated
+    ├── SeenRowsWarning                                    calibration rows were seen in training
+    └── TrainingWarning                                    training didn't work as intended
+        └── InterruptedWarning                             the user interrupted training
 """
 
 from __future__ import annotations
 
+import re
 import sys
 import warnings
+from collections.abc import Callable, Hashable, Iterable
 from importlib.util import find_spec
 from pathlib import Path
 
+Hints = tuple[str, ...]
+QUOTED = re.compile(r"`(\w+)(?:=([^`]*))?`")
+
+
+def render(text: str, name: Callable[[str, str], str | None]) -> str:
+    """Return a message with the arguments in backticks renamed; unknown ones stay as they are.
+
+    Examples
+    --------
+    >>> from fairdial.errors import render
+    >>> options = {"random_state": "--seed"}
+    >>> render("`random_state` must be at least 0.", lambda argument, value: options.get(argument))
+    '--seed must be at least 0.'
+    """
+    return QUOTED.sub(lambda found: name(found[1], found[2] or "") or found[0], text)
+
 
 class FairdialError(Exception):
-    """Base class of every error that fairdial raises on purpose.
+    """Base class of the errors that fairdial raises.
 
     Examples
     --------
@@ -42,56 +60,141 @@ class FairdialError(Exception):
     InvalidInputError
     """
 
+    hints: Hints = ()
+
+    def __reduce__(self) -> tuple[object, ...]:  # by default, __init__ would get the message only
+        return _restore, (type(self), self.args, vars(self))
+
+    def render(self, name: Callable[[str, str], str | None]) -> str:
+        """Return the message with other names for the arguments, such as command-line options.
+
+        ``name(argument, value)`` returns the replacement of `` `argument` `` (value is "") or
+        `` `argument=value` ``. If it returns None, hints that mention the argument are left out,
+        and other text keeps the name.
+        """
+        text = str(self)
+        for hint in self.hints:
+            if any(name(*found) is None for found in QUOTED.findall(hint)):
+                text = text.replace(f" {hint}", "")
+        return render(text, name)
+
+
+def _restore(
+    kind: type[FairdialError], args: tuple[object, ...], state: dict[str, object]
+) -> FairdialError:
+    """Return an error that was pickled, such as one of another process."""
+    error = kind.__new__(kind, *args)
+    vars(error).update(state)
+    if isinstance(error, ImportError):
+        error.msg = str(error)  # set by __init__, and not in vars()
+    return error
+
 
 class InvalidInputError(FairdialError, ValueError):
-    """An argument is not what it must be; the message names it, what was got, what is allowed.
+    """An argument is invalid.
+
+    The message has the form "`argument` must <allowed>, got <given>. <hint>". Arguments, and
+    arguments with a value, are in backticks, so that the command line can replace them by its
+    options (``FairdialError.render``).
+
+    Attributes
+    ----------
+    argument : str
+        Name of the argument.
+    allowed : str
+        What is allowed; continues "must", such as "be a number in [0, 1]".
+    given : str
+        What was given; may be empty.
+    hints : tuple of str
+        Sentences that say how to fix it.
 
     Examples
     --------
     >>> import fairdial
-    >>> fairdial.criterion("parity")
-    Traceback (most recent call last):
-    ...
-    fairdial.errors.InvalidInputError: `criterion` must be one of demographic_parity, ...
+    >>> fairdial.InvalidInputError("tolerance", "be at most 1", given="2.0")
+    InvalidInputError('`tolerance` must be at most 1, got 2.0.')
+    >>> try:
+    ...     fairdial.criterion("parity")
+    ... except fairdial.InvalidInputError as error:
+    ...     error.argument, error.given
+    ('criterion', "'parity'")
     """
 
+    def __init__(
+        self, argument: str, allowed: str, *, given: object = "", hint: str | Hints = ()
+    ) -> None:
+        self.argument, self.allowed, self.given = argument, allowed, str(given)
+        hints = (hint,) if isinstance(hint, str) else hint
+        self.hints = tuple(text.strip() for text in hints if text)
+        got = f", got {self.given}" if self.given else ""
+        text = f"`{argument}` must {allowed}{got}."
+        super().__init__(" ".join((text, *self.hints)))
 
-class UnknownGroupError(InvalidInputError):
-    """Rows of a group that the calibration rows never showed.
+
+class _GroupError(InvalidInputError):
+    """Some groups are invalid; ``groups`` are their names."""
+
+    def __init__(
+        self,
+        argument: str,
+        allowed: str,
+        *,
+        given: object = "",
+        hint: str | Hints = (),
+        groups: Iterable[Hashable] = (),
+    ) -> None:
+        super().__init__(argument, allowed, given=given, hint=hint)
+        self.groups = tuple(groups)
+
+
+class UnknownGroupError(_GroupError):
+    """Some rows belong to groups that have no calibration rows.
+
+    Attributes
+    ----------
+    groups : tuple
+        Names of the unknown groups.
 
     Examples
     --------
-    >>> from fairdial import sweep
+    >>> from fairdial import UnknownGroupError, sweep
     >>> frontier = sweep([-1.0, 1.0, 2.0], ["a", "a", "b"], min_count=1)
-    >>> frontier.decide([0.5], ["c"], tolerance=0.1)
-    Traceback (most recent call last):
-    ...
-    fairdial.errors.UnknownGroupError: ...
+    >>> try:
+    ...     frontier.decide([0.5], ["c"], tolerance=0.1)
+    ... except UnknownGroupError as error:
+    ...     error.groups
+    ('c',)
     """
 
 
-class SmallGroupError(InvalidInputError):
-    """A group with fewer counted rows than ``min_count``.
+class SmallGroupError(_GroupError):
+    """Some groups have fewer eligible rows than ``min_count``.
+
+    Attributes
+    ----------
+    groups : tuple
+        Names of the small groups.
 
     Examples
     --------
-    >>> from fairdial import sweep
-    >>> sweep([-1.0, 1.0, 2.0], ["a", "a", "b"])
-    Traceback (most recent call last):
-    ...
-    fairdial.errors.SmallGroupError: ...
+    >>> from fairdial import SmallGroupError, sweep
+    >>> try:
+    ...     sweep([-1.0, 1.0, 2.0], ["a", "a", "b"], min_count=2)
+    ... except SmallGroupError as error:
+    ...     error.groups
+    ('b',)
     """
 
 
 class CannotCertifyError(FairdialError, ValueError):
-    """The calibration rows don't support the promise that was asked for.
+    """The calibration rows don't support the certificate that was asked for.
 
     Attributes
     ----------
     smallest_tolerance : float or None
         The smallest tolerance that these rows can certify at the same confidence.
     rows_needed : int or None
-        About how many calibration rows, in the same proportions, the wish would need.
+        About how many calibration rows the requested tolerance needs, in the same proportions.
 
     Examples
     --------
@@ -118,7 +221,7 @@ class CannotCertifyError(FairdialError, ValueError):
 
 
 class DivergedError(FairdialError, ArithmeticError):
-    """Training stopped being finite; the message names the rate to lower.
+    """Training diverged; the message names the learning rate to lower.
 
     Examples
     --------
@@ -140,7 +243,7 @@ class CheckpointError(FairdialError, ValueError):
 
 
 class ModelFileError(FairdialError, ValueError):
-    """A saved model can't be read: a file is missing, altered or not what it must be.
+    """A saved model can't be read: a file is missing, altered or invalid.
 
     Examples
     --------
@@ -155,7 +258,7 @@ class ModelFileError(FairdialError, ValueError):
 
 
 class DistributedError(FairdialError, RuntimeError):
-    """Processes that train together lost each other: one has ended, failed or is stuck.
+    """A process of a distributed training ended, failed or hung.
 
     Examples
     --------
@@ -176,48 +279,61 @@ class MissingExtraError(FairdialError, ImportError):
     """
 
 
-def say_install(extra: str) -> str:
-    """How an extra is installed: the end of a message, without its full stop.
+def install_command(extra: str) -> str:
+    """Return the command that installs an extra.
 
     Examples
     --------
-    >>> from fairdial.errors import say_install
-    >>> say_install("torch")
+    >>> from fairdial.errors import install_command
+    >>> install_command("torch")
     "pip install '.[torch]' -c constraints.txt in fairdial's folder"
     """
     return f"pip install '.[{extra}]' -c constraints.txt in fairdial's folder"
 
 
-def need_extra(package: str, what: str, extra: str, instead: str = "") -> None:
-    """Raise where a package isn't installed, without importing it: before the work is begun.
+def require_extra(package: str, what: str, extra: str, instead: str = "") -> None:
+    """Raise if a package isn't installed, without importing it.
 
     Examples
     --------
-    >>> from fairdial.errors import need_extra
-    >>> need_extra("numpy", "adding", "torch")
+    >>> from fairdial.errors import require_extra
+    >>> require_extra("numpy", "adding", "torch")
     """
     try:
         found = find_spec(package) is not None
     except (ImportError, ValueError):
         found = False
     if not found:
-        raise MissingExtraError(f"{what} needs {package}: {say_install(extra)}{instead}.")
+        raise MissingExtraError(f"{what} needs {package}: {install_command(extra)}{instead}.")
+
+
+def require_torch() -> None:
+    """Raise where torch's extra isn't installed; then ``fairdial.nn`` can be imported.
+
+    Examples
+    --------
+    >>> from fairdial.errors import require_torch
+    >>> require_torch()
+    """
+    instead = " (or give FairBayes a scikit-learn estimator)"
+    for package in ("torch", "safetensors"):
+        require_extra(package, "a network", "torch", instead)
 
 
 class FairdialWarning(UserWarning):
-    """Base class of every warning that fairdial gives.
+    """Base class of fairdial's warnings.
 
     Examples
     --------
     >>> import warnings
     >>> from fairdial import FairdialWarning
     >>> with warnings.catch_warnings():
-    ...     warnings.simplefilter("ignore", FairdialWarning)  # none of fairdial's is shown here
+    ...     warnings.simplefilter("ignore", FairdialWarning)
     """
 
 
 class InfeasibleToleranceWarning(FairdialWarning):
-    """No setting reaches the tolerance on the calibration rows; the smallest gap was taken.
+    """No operating point reaches the tolerance on the calibration rows; the smallest gap is used.
 
     Examples
     --------
@@ -232,7 +348,10 @@ class InfeasibleToleranceWarning(FairdialWarning):
 
 
 class BiasedScoresWarning(FairdialWarning):
-    """Accuracy improves away from the unconstrained setting: the scores look miscalibrated.
+    """The scores look miscalibrated, so the dial's thresholds are off.
+
+    In some group, the mean of the predicted probabilities differs from the share of positive
+    labels among the calibration rows by more than chance explains.
 
     Examples
     --------
@@ -243,7 +362,7 @@ class BiasedScoresWarning(FairdialWarning):
 
 
 class SeenRowsWarning(FairdialWarning):
-    """Calibration rows that the classifier seems to have been trained on, or may have been.
+    """The classifier may have been trained on the calibration rows.
 
     Examples
     --------
@@ -263,16 +382,17 @@ class SeenRowsWarning(FairdialWarning):
 
 
 class TrainingWarning(FairdialWarning):
-    """A method doesn't do what it is meant to: an inert auxiliary system, a collapsed dial.
+    """Training didn't work as intended.
 
-    Also: a candidate of :class:`~fairdial.AutoDial` that failed, so that others were compared.
+    Examples are an auxiliary system that has no effect, a dial that collapsed, and a candidate of
+    :class:`~fairdial.AutoDial` that failed.
 
     Examples
     --------
     >>> import warnings
     >>> from fairdial import TrainingWarning
     >>> with warnings.catch_warnings():
-    ...     warnings.simplefilter("error", TrainingWarning)  # in a script: stop where one is given
+    ...     warnings.simplefilter("error", TrainingWarning)  # stop at the first one
     """
 
 
@@ -287,8 +407,31 @@ class InterruptedWarning(TrainingWarning):
     """
 
 
+def renamed(old: str, new: str) -> property:
+    """Return a property for a retired name, which warns and returns the attribute ``new``.
+
+    Examples
+    --------
+    >>> import warnings
+    >>> from fairdial.errors import renamed
+    >>> class Box:
+    ...     width, breadth = 3, renamed("breadth", "width")
+    >>> with warnings.catch_warnings():
+    ...     warnings.simplefilter("ignore", DeprecationWarning)
+    ...     Box().breadth
+    3
+    """
+
+    def get(self: object) -> object:
+        message = f"`{old}` is deprecated; use `{new}`"
+        warnings.warn(message, DeprecationWarning, stacklevel=2)
+        return getattr(self, new)
+
+    return property(get, doc=f"Deprecated: use ``{new}``.")
+
+
 def warn(message: str, category: type[FairdialWarning]) -> None:
-    """Give a warning that points at the line of the user's code, however deep we are in ours."""
+    """Warn with the location of the first caller outside the package."""
     here = str(Path(__file__).parent)
     level, frame = 1, sys._getframe()
     while frame.f_back is not None and frame.f_code.co_filename.startswith(here):

@@ -1,45 +1,45 @@
-"""Pictures from numbers; matplotlib is imported when one is drawn."""
+"""Plots; matplotlib is imported when one is drawn."""
 
 from __future__ import annotations
 
 from collections.abc import Hashable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
-from fairdial.errors import MissingExtraError, say_install
+from fairdial._arrays import Codes, Floats, Scores
+from fairdial.errors import MissingExtraError, install_command
 
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.axes import Axes
 
-BINS = 80
+N_BINS = 80
 
 
 def _axes(ax: Axes | None, size: tuple[float, float]) -> Axes:
     try:
         import matplotlib.pyplot as plt
     except ImportError:
-        raise MissingExtraError(f"plots need matplotlib: {say_install('plot')}.") from None
+        raise MissingExtraError(f"Plots need matplotlib: {install_command('plot')}.") from None
     return plt.subplots(figsize=size, layout="constrained")[1] if ax is None else ax
 
 
 def draw_frontier(
-    gaps: NDArray[Any],
-    accuracy: NDArray[Any],
+    gaps: Floats,
+    accuracy: Floats,
     title: str,
     *,
     ax: Axes | None = None,
     label: str | None = None,
     band: pd.DataFrame | None = None,
-    settings: tuple[NDArray[Any], NDArray[Any]] | None = None,
+    models: tuple[Floats, Floats] | None = None,
 ) -> Axes:
-    """Accuracy against gap, a band by tolerance, and a dot for each (gap, accuracy) of settings."""
+    """Plot accuracy against gap, a band by tolerance, and a dot per model (gaps, accuracies)."""
     ax = _axes(ax, (6, 4))
     (line,) = ax.plot(gaps, accuracy, label=label, drawstyle="steps-post")
-    if settings is not None:
-        ax.plot(*settings, "o", color=line.get_color(), markersize=4, alpha=0.6)
+    if models is not None:
+        ax.plot(*models, "o", color=line.get_color(), markersize=4, alpha=0.6)
     if band is not None:
         area = ax.fill_between(band["tolerance"], band["lower"], band["upper"], alpha=0.2)
         area.set(facecolor=line.get_color(), linewidth=0)
@@ -52,19 +52,19 @@ def draw_frontier(
 
 
 def draw_logits(
-    logits: NDArray[Any],
-    codes: NDArray[Any],
+    logits: Scores,
+    codes: Codes,
     groups: tuple[Hashable, ...],
-    fairest: NDArray[Any],
+    fairest: Floats,
     *,
     ax: Axes | None = None,
     label: str = "",
 ) -> Axes:
-    """Histograms of the groups' logits; the band between 0 and each fairest threshold is shaded."""
+    """Plot histograms of the groups' logits, shaded between 0 and each fairest threshold."""
     ax = _axes(ax, (6, 3.5))
     finite = logits[np.isfinite(logits)]
     low, high = np.quantile(finite, [0.002, 0.998]).tolist()
-    edges = np.linspace(low, high, BINS).tolist()
+    edges = np.linspace(low, high, N_BINS).tolist()
     for a, (group, threshold) in enumerate(zip(groups, fairest, strict=True)):
         color = f"C{a}"
         rows = finite[codes[np.isfinite(logits)] == a]
@@ -72,7 +72,7 @@ def draw_logits(
         ax.axvline(threshold, color=color, linestyle="--")
         ax.axvspan(min(0.0, threshold), max(0.0, threshold), color=color, alpha=0.12, linewidth=0)
     ax.axvline(0.0, color="0.4", linewidth=0.8)
-    ax.set_xlabel("logit\n(dashed: fairest threshold; shaded: what the dial moves)")
+    ax.set_xlabel("logit\n(dashed: fairest threshold; shaded: range of the dial)")
     ax.set_ylabel("density")
     ax.set_title(label)
     ax.legend()

@@ -1,4 +1,4 @@
-"""One small reporter for long work: the library tells it, a caller shows it."""
+"""Progress of long-running work."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, Protocol, Self
 
 
 class Reporter(Protocol):
-    """What long work tells: how many steps there are, and what each brought."""
+    """Receives the steps of long-running work."""
 
     def __enter__(self) -> Self: ...
 
@@ -20,36 +20,41 @@ class Reporter(Protocol):
     ) -> None: ...
 
     def advance(self, record: dict[str, Any]) -> None:
-        """One more step is done."""
+        """Report a finished step and its figures."""
 
 
 class Silent:
-    """Shows nothing."""
+    """Shows no progress."""
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Nothing to close."""
+        """Do nothing."""
 
     def advance(self, record: dict[str, Any]) -> None:
-        """Shows nothing."""
+        """Do nothing."""
 
 
 class Bar:
-    """A progress bar on stderr, with the latest figures and the time left."""
+    """Shows a progress bar on stderr, with the latest figures and the remaining time."""
 
     def __init__(self, title: str, total: int, shown: tuple[str, ...]) -> None:
         from rich.console import Console
-        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
-        from rich.progress import TimeRemainingColumn as Left
+        from rich.progress import (
+            BarColumn,
+            MofNCompleteColumn,
+            Progress,
+            TextColumn,
+            TimeRemainingColumn,
+        )
 
         figures = TextColumn("{task.fields[figures]}")
         self._bar = Progress(
             TextColumn(title),
             BarColumn(),
             MofNCompleteColumn(),
-            Left(),
+            TimeRemainingColumn(),
             figures,
             console=Console(stderr=True),
         )
@@ -64,7 +69,7 @@ class Bar:
         self._bar.stop()
 
     def advance(self, record: dict[str, Any]) -> None:
-        """Move on by one and show the figures."""
+        """Advance by one step and show its figures."""
         figures = "  ".join(
             f"{name} {record[name]:.4f}"
             for name in self._shown

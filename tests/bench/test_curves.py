@@ -7,22 +7,23 @@ import copy
 import numpy as np
 import pytest
 
-from fairdial.bench.curves import (
-    Panel,
-    Trial,
+from fairdial.bench.comparisons import (
     at_tolerances,
-    complete_difference,
     grid_difference,
     held,
     matched,
     mean_difference,
-    measure,
     reached,
+)
+from fairdial.bench.curves import (
+    Panel,
+    Trial,
+    measure,
     read_study,
     read_trial,
 )
 from fairdial.bench.plan import make_plan
-from fairdial.criteria import CRITERIA, criterion
+from fairdial.core.criteria import CRITERIA, criterion
 from fairdial.errors import InvalidInputError
 from fairdial.metrics import gap
 
@@ -58,12 +59,10 @@ def record(config, seed=0, size=6):
         "config": config,
         "result": {
             "rows": {"calibration": rows, "test": rows},
-            "states": [
-                {"state": s, "setting": 0.0, "calibration": c.tolist(), "test": t.tolist()}
-                for s, c, t in zip(
-                    states, counts(rng, rows, size), counts(rng, rows, size), strict=True
-                )
-            ],
+            "states": {
+                "state": states,
+                "test": np.moveaxis(counts(rng, rows, size), 0, -1).tolist(),
+            },
             "points": [states[i] for i in (0, 2, 2, 5)],
             "curve": [states[i] for i in (0, 1, 3, 5)],
             "grid": [int(s) for s in rng.choice(states, n)],
@@ -77,6 +76,16 @@ def record(config, seed=0, size=6):
         "environment": {},
         "warnings": [],
         "code": "c",
+    }
+
+
+def by_state(result):
+    """Accuracy and gap of each operating point, one by one."""
+    columns = zip(*np.asarray(result["states"]["test"]).reshape(4, -1), strict=True)
+    rows = result["rows"]["test"]
+    return {
+        state: measure([np.reshape(cells, (2, 2))], rows, DP)[0]
+        for state, cells in zip(result["states"]["state"], columns, strict=True)
     }
 
 
@@ -123,23 +132,22 @@ def test_counts_give_the_accuracy_and_gap_of_the_rows(kind, seed):
     assert disparity == pytest.approx(gap(y, decisions, sensitive_features=groups, criterion=kind))
 
 
-def test_a_group_without_counted_rows_has_no_gap():
+def test_a_group_without_eligible_rows_has_no_gap():
     rows = [[5, 5], [5, 0]]
     assert measure([rows], rows, DP)[0, 1] == 0
-    with pytest.raises(InvalidInputError, match=r"equal_opportunity.*\[5, 0\]"):
+    with pytest.raises(InvalidInputError, match="equal_opportunity") as caught:
         measure([rows], rows, criterion("equal_opportunity"))
+    assert caught.value.given == "[5, 0]"
 
 
 def test_a_trial_reads_each_position_where_the_record_points():
     one = record(make().trials()[0])
     found, result = read_trial(one), one["result"]
-    by_state = {
-        s["state"]: measure([s["test"]], result["rows"]["test"], DP)[0] for s in result["states"]
-    }
+    points = by_state(result)
     for name in ("points", "curve", "grid"):
-        assert np.array_equal(getattr(found, name), [by_state[s] for s in result[name]])
+        assert np.array_equal(getattr(found, name), [points[s] for s in result[name]])
     for state, pair in zip(result["certified"], found.certified, strict=True):
-        assert np.isnan(pair).all() if state is None else np.array_equal(pair, by_state[state])
+        assert np.isnan(pair).all() if state is None else np.array_equal(pair, points[state])
     assert found.epochs == 6
 
 
@@ -149,14 +157,14 @@ CURVE = [(0.9, 0.3), (0.8, 0.1), (0.85, 0.2), (0.7, 0.05)]  # the third step bac
 
 
 @pytest.mark.parametrize(
-    ("wish", "accuracy"),
+    ("gap", "accuracy"),
     [(0.5, 0.9), (0.3, 0.9), (0.2, 0.85), (0.1, 0.8), (0.075, 0.775), (0.05, 0.7), (0.04, np.nan)],
 )
-def test_accuracy_at_a_gap_is_interpolated_along_the_running_minimum(wish, accuracy):
-    assert trial(CURVE).matched([wish])[0] == pytest.approx(accuracy, nan_ok=True)
+def test_accuracy_at_a_gap_is_interpolated_along_the_running_minimum(gap, accuracy):
+    assert trial(CURVE).matched([gap])[0] == pytest.approx(accuracy, nan_ok=True)
 
 
-def test_a_splits_figure_is_the_mean_of_its_initialisations_that_have_it():
+def test_a_splits_figure_is_the_mean_of_its_initializations_that_have_it():
     trials = {
         ("A", 0, 0): trial([(0.8, 0.1)]),
         ("A", 0, 1): trial([(0.6, 0.0)]),
@@ -170,7 +178,7 @@ def test_a_splits_figure_is_the_mean_of_its_initialisations_that_have_it():
     assert len(panel.of("A")) == 3
 
 
-def test_differences_are_paired_by_initialisation_before_they_are_averaged():
+def test_differences_are_paired_by_initialization_before_they_are_averaged():
     easy, hard, loose = [(0.9, 0.0)], [(0.7, 0.0)], [(0.9, 0.3)]
     trials = {
         ("A", 0, 0): trial(loose),  # doesn't reach the gap, and would lower the mean of the others
@@ -211,7 +219,7 @@ def test_matched_says_which_seeds_reach_a_gap():
     assert off[0] == pytest.approx(100 * np.mean([0.7 - 0.6, 0.9 - 0.6]))
     assert off[5] == pytest.approx(100 * (0.8 - 0.6))  # the gap that both reach
     assert np.isnan(off[10])
-    complete = complete_difference(panel, (0.05, 0.3), "A", "B")
+    complete = mean_difference(panel, (0.05, 0.3), "A", "B", all_gaps=True)
     assert complete[0] == off[0]
     assert complete[[5, 10]].isna().all()  # not where one of the gaps isn't reached
 
@@ -223,37 +231,34 @@ def test_shares_that_held_agree_with_counting_one_by_one():
     plan = make()
     study = read_study(plan, records(plan))
     (panel,) = study.panels
-    table = held(panel).set_index("method")
+    table = held(panel)
     assert list(table.index) == ["A", "B"]
     for name in table.index:
-        plain, sure, wishes = [], [], 0
+        plain, sure, cases = [], [], 0
         for one in study.records:
             result = one["result"]
             if one["config"]["method"]["name"] != name:
                 continue
-            gaps = {
-                s["state"]: measure([s["test"]], result["rows"]["test"], DP)[0, 1]
-                for s in result["states"]
-            }
+            gaps = {state: gap for state, (_, gap) in by_state(result).items()}
             for i, tolerance in enumerate(plan.tolerances):
-                wishes += 1
+                cases += 1
                 if result["feasible"][i]:
                     plain.append(gaps[result["grid"][i]] <= tolerance)
                 if result["certified"][i] is not None:
                     sure.append(gaps[result["certified"][i]] <= tolerance)
         line = table.loc[name]
-        assert line["wishes"] == wishes
-        assert line["feasible"] == pytest.approx(len(plain) / wishes)
+        assert line["cases"] == cases
+        assert line["feasible"] == pytest.approx(len(plain) / cases)
         assert line["held"] == pytest.approx(np.mean(plain))
-        assert line["certified"] == pytest.approx(len(sure) / wishes)
+        assert line["certified"] == pytest.approx(len(sure) / cases)
         assert line["certified_held"] == pytest.approx(np.mean(sure))
 
 
 def test_only_the_tolerances_asked_for_are_counted():
     plan = make()
     (panel,) = read_study(plan, records(plan)).panels
-    assert held(panel, [0.1]).set_index("method").loc["A", "wishes"] == len(plan.seeds)
-    assert held(panel, [0.11])["wishes"].sum() == 0
+    assert held(panel, [0.1]).loc["A", "cases"] == len(plan.seeds)
+    assert held(panel, [0.11])["cases"].sum() == 0
 
 
 def test_a_gap_equal_to_the_tolerance_holds_whatever_the_rounding():
@@ -278,7 +283,7 @@ def test_the_common_grid_has_a_frame_a_tolerance():
 def test_a_study_knows_what_is_done_missing_failed_and_foreign():
     plan = make()
     found = records(plan)
-    broken = {"config": found[1]["config"], "error": "Oops: bad"}
+    broken = {**found[1], "error": "Oops: bad"}
     foreign = copy.deepcopy(found[0])
     foreign["config"]["seed"] = 77
     study = read_study(plan, [found[0], broken, foreign, *found[3:]])
@@ -306,7 +311,7 @@ def test_the_order_of_records_does_not_matter():
     assert list(one.panels[0].trials) == list(other.panels[0].trials)
 
 
-def test_a_trial_without_counted_rows_of_a_group_counts_as_failed():
+def test_a_trial_without_eligible_rows_of_a_group_counts_as_failed():
     plan = make(criteria=["equal_opportunity"])
     found = records(plan)
     found[0]["result"]["rows"]["test"] = [[30, 40], [50, 0]]
@@ -316,14 +321,14 @@ def test_a_trial_without_counted_rows_of_a_group_counts_as_failed():
     assert "equal_opportunity" in error
 
 
-def test_null_rows_are_told_apart_and_know_what_they_repeat():
+def test_null_methods_know_what_they_repeat():
     plan = make()
     (panel,) = read_study(plan, records(plan)).panels
     assert panel.compared == ["A", "B"]
     assert panel.nulls == [("A again", "A")]
 
 
-def test_a_null_row_is_compared_with_the_method_that_it_repeats_and_no_other():
+def test_a_null_method_is_compared_with_the_method_that_it_repeats_and_no_other():
     plan = make(
         datasets=["utkface"],
         methods=[
@@ -337,7 +342,7 @@ def test_a_null_row_is_compared_with_the_method_that_it_repeats_and_no_other():
     assert panel.nulls == [("again", "tuned")]
 
 
-def test_a_null_row_without_a_twin_is_compared_with_nothing():
+def test_a_null_method_without_a_twin_is_compared_with_nothing():
     plan = make(methods=[{"name": "B", "estimator": "GFB"}, {**METHODS[0], "seed_offset": 9}])
     (panel,) = read_study(plan, records(plan)).panels
     assert panel.nulls == []

@@ -64,21 +64,21 @@ def test_retraining_is_no_adaptation_and_yoto_is_listed_with_none():
 
 
 def test_only_a_networks_own_row_has_a_column_of_the_paper():
-    assert paper.column(Method("mine", "GFB")) == "GFB"
+    assert paper.column(Method("own", "GFB")) == "GFB"
     assert paper.column(Method("null", "GFB", seed_offset=1)) is None
     assert paper.column(Method("trees", "FairBayes", scorer="gradient boosting")) is None
 
 
-def test_the_paper_knows_demographic_parity_only():
-    assert paper.knows("adult", "demographic_parity")
-    assert not paper.knows("adult", "equal_opportunity")
-    assert not paper.knows("gaussian", "demographic_parity")
+def test_the_paper_has_demographic_parity_only():
+    assert paper.has_results("adult", "demographic_parity")
+    assert not paper.has_results("adult", "equal_opportunity")
+    assert not paper.has_results("gaussian", "demographic_parity")
 
 
 def test_differences_name_what_the_plan_changes():
     faithful = " ".join(paper.differences(read_plan("paper-tabular")))
     assert "scaled to the encoder" in faithful
-    assert "The comparison is" not in faithful
+    assert "The comparison" not in faithful
     assert "The paper has 5 seeds" not in faithful
     assert "TARTE" in faithful
     assert "TARTE" not in " ".join(paper.differences(read_plan("paper-images")))
@@ -93,9 +93,6 @@ def test_differences_name_what_the_plan_changes():
             {"name": "trees", "estimator": "FairBayes", "scorer": "gradient boosting"},
         ],
     }
-    told = " ".join(paper.differences(make_plan(other)))
-    assert "without EPO, FairBiNN, YOTO, FairBayes and with trees besides" in told
-    assert "this plan 1" in told
-    assert "500 rows" in told
-    assert "not equal_opportunity" in told
-    assert "library's own networks" in told
+    text = " ".join(paper.differences(make_plan(other)))
+    for part in ("EPO, FairBiNN, YOTO, FairBayes", "trees", "500 rows", "equal_opportunity"):
+        assert part in text

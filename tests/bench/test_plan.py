@@ -46,7 +46,7 @@ def test_the_papers_plan_is_the_papers() -> None:
     assert all(method.settings == "paper" for method in plan.methods)
 
 
-def test_a_confirmation_has_twenty_splits_and_a_null_row() -> None:
+def test_a_confirmation_has_twenty_splits_and_a_null_method() -> None:
     plan = read_plan("confirm")
     assert len(plan.seeds) >= 20
     assert any(method.seed_offset for method in plan.methods)
@@ -58,14 +58,11 @@ def test_trials_are_data_sets_by_criteria_by_methods_by_seeds() -> None:
     studies = [t for t in trials if t["kind"] == "study"]
     costs = [t for t in trials if t["kind"] == "cost"]
     assert len(studies) == 2 * 3 * 2
-    assert len(costs) == 2 * 2  # the null row costs what its model costs
-    assert {t["criterion"] for t in trials} == {
-        "demographic_parity",
-        "true_positive_rate_parity",
-    } or {t["criterion"] for t in trials} == {"demographic_parity", "equal_opportunity"}
+    assert len(costs) == 2 * 2  # a null method costs as much as its model
+    assert {t["criterion"] for t in trials} == {"demographic_parity", "equal_opportunity"}
 
 
-def test_methods_take_turns_in_every_split_and_initialisation() -> None:
+def test_methods_take_turns_in_every_split_and_initialization() -> None:
     plan = make_plan(data(inits=2))
     names = [method.name for method in plan.methods]
     trials = plan.trials()
@@ -76,20 +73,21 @@ def test_methods_take_turns_in_every_split_and_initialisation() -> None:
 
 
 @pytest.mark.parametrize(
-    ("method", "word"),
+    ("method", "argument"),
     [
-        ({"scorer": "small trees", "calibration": "pooled"}, "`calibration`"),
-        ({"sees_group": True}, "`sees_group`"),
-        ({"scorer": ["network", "small trees"], "sees_group": True}, "`sees_group`"),
-        ({"scorer": "small trees", "sees_group": 1}, "true or false"),
+        ({"scorer": "small trees", "calibration": "pooled"}, "calibration"),
+        ({"sees_group": True}, "sees_group"),
+        ({"scorer": ["network", "small trees"], "sees_group": True}, "sees_group"),
+        ({"scorer": "small trees", "sees_group": 1}, "sees_group"),
     ],
 )
-def test_a_method_that_makes_no_sense_is_refused(method: dict[str, Any], word: str) -> None:
-    with pytest.raises(InvalidInputError, match=word):
+def test_a_method_that_makes_no_sense_is_refused(method: dict[str, Any], argument: str) -> None:
+    with pytest.raises(InvalidInputError) as caught:
         Method(name="m", estimator="FairBayes", **method)
+    assert caught.value.argument == argument
 
 
-def test_a_null_row_is_its_model_with_another_seed() -> None:
+def test_a_null_method_is_its_model_with_another_seed() -> None:
     net, again, _ = make_plan(data()).methods
     assert again.seed_offset == 7
     assert (again.estimator, again.network, again.arguments) == (
@@ -104,64 +102,68 @@ def method(**changes: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("plan", "words"),
+    ("plan", "argument", "suggested"),
     [
-        (data(sedes=[1]), ["`sedes`", "'seeds'"]),
-        (data(datasets=["adlut"]), ["`datasets`", "'adult'"]),
-        (data(seeds=[0.5]), ["`seeds`"]),
-        (data(seeds=[1, 1]), ["`seeds`", "different"]),
-        (data(seeds=[]), ["`seeds`"]),
-        (data(settings=1), ["`settings`"]),
-        (data(criteria=["parity"]), ["parity"]),
-        (data(baseline="nett"), ["`baseline`", "'net'"]),
-        (data(tolerances=[2.0]), ["`tolerances`"]),
-        (data(confidence=1.0), ["`confidence`"]),
-        (data(cost={"epoch": 3}), ["`epoch`", "'epochs'"]),
-        (data(cost={"epochs": 1}), ["`cost.epochs`"]),
-        ({"title": "t"}, ["datasets, methods, seeds"]),
-        (method(arguments={"wieght": 0.5}), ["`wieght`", "'weight'"]),
-        (method(arguments={"random_state": 1}), ["`random_state`"]),
-        (method(network={"epoches": 3}), ["`epoches`", "'epochs'"]),
-        (method(network={"epochs": 0}), ["`epochs`"]),
-        (method(network={"validation": 0.2}), ["`validation`"]),
-        (method(arguments=3), ["`arguments`", "table"]),
-        (method(seed_offset=1.5), ["`seed_offset`"]),
-        (data(seeds=3), ["`seeds`", "list"]),
-        (data(tolerances=0.1), ["`tolerances`"]),
-        (data(tolerances=["a"]), ["`tolerances`"]),
-        (data(confidence="high"), ["`confidence`"]),
-        (data(cost=[1]), ["`cost`"]),
-        (data(title=5), ["`title`"]),
-        (data(methods={"name": "m"}), ["`methods`"]),
-        (method(estimator="GBF"), ["`estimator`", "'GFB'"]),
-        (method(settings="paper"), ["`settings`", "the paper doesn't have"]),
-        (method(scorer="gradient boosting"), ["`scorer`", "FairBayes"]),
-        (method(same_as="other"), ["`same_as`"]),
-        (data(methods=[{"estimator": "GFB"}]), ["`methods`", "name"]),
+        (data(sedes=[1]), "sedes", "'seeds'"),
+        (data(datasets=["adlut"]), "datasets", "'adult'"),
+        (data(seeds=[0.5]), "seeds", ""),
+        (data(seeds=[1, 1]), "seeds", ""),
+        (data(seeds=[]), "seeds", ""),
+        (data(settings=1), "settings", ""),
+        (data(criteria=["parity"]), "criterion", ""),
+        (data(baseline="nett"), "baseline", "'net'"),
+        (data(tolerances=[2.0]), "tolerances", ""),
+        (data(confidence=1.0), "confidence", ""),
+        (data(cost={"epoch": 3}), "epoch", "'epochs'"),
+        (data(cost={"epochs": 1}), "cost.epochs", ""),
+        ({"title": "t"}, "plan", "datasets, methods, seeds"),
+        (method(arguments={"wieght": 0.5}), "wieght", "'weight'"),
+        (method(arguments={"random_state": 1}), "random_state", ""),
+        (method(network={"epoches": 3}), "epoches", "'epochs'"),
+        (method(network={"epochs": 0}), "network", "`epochs`"),
+        (method(network={"validation": 0.2}), "validation", ""),
+        (method(arguments=3), "arguments", ""),
+        (method(seed_offset=1.5), "seed_offset", ""),
+        (data(seeds=3), "seeds", ""),
+        (data(tolerances=0.1), "tolerances", ""),
+        (data(tolerances=["a"]), "tolerances", ""),
+        (data(confidence="high"), "confidence", ""),
+        (data(cost=[1]), "cost", ""),
+        (data(title=5), "title", ""),
+        (data(methods={"name": "m"}), "methods", ""),
+        (method(estimator="GBF"), "estimator", "'GFB'"),
+        (method(settings="paper"), "settings", ""),
+        (method(scorer="gradient boosting"), "scorer", ""),
+        (method(same_as="other"), "same_as", ""),
+        (data(methods=[{"estimator": "GFB"}]), "methods", ""),
     ],
 )
-def test_a_mistake_is_named_with_what_was_meant(plan: dict[str, Any], words: list[str]) -> None:
+def test_a_mistake_is_named_with_what_was_meant(
+    plan: dict[str, Any], argument: str, suggested: str
+) -> None:
     with pytest.raises(InvalidInputError) as caught:
         make_plan(plan)
-    for word in words:
-        assert word in str(caught.value)
+    assert caught.value.argument == argument
+    assert suggested in str(caught.value)
 
 
 def test_a_file_that_is_no_plan_says_so(tmp_path: Path) -> None:
-    with pytest.raises(InvalidInputError, match="Did you mean 'confirm'"):
+    with pytest.raises(InvalidInputError, match="'confirm'"):
         read_plan("confrim")
     path = tmp_path / "broken.toml"
     path.write_text("title = ")
-    with pytest.raises(InvalidInputError, match="must be TOML"):
+    with pytest.raises(InvalidInputError) as caught:
         read_plan(path)
+    assert caught.value.argument == "plan"
 
 
 def test_a_folder_keeps_one_plan(tmp_path: Path) -> None:
     keep_plan(plan_text("quick"), tmp_path / "study" / "plan.toml")
     keep_plan(plan_text("quick"), tmp_path / "study" / "plan.toml")
     assert isinstance(read_plan(tmp_path / "study" / "plan.toml"), Plan)
-    with pytest.raises(InvalidInputError, match="another plan"):
+    with pytest.raises(InvalidInputError) as caught:
         keep_plan(plan_text("confirm"), tmp_path / "study" / "plan.toml")
+    assert caught.value.argument == "out"
 
 
 def test_a_plan_is_narrowed_to_some_of_its_data_sets() -> None:
@@ -169,7 +171,7 @@ def test_a_plan_is_narrowed_to_some_of_its_data_sets() -> None:
     fewer = make_plan(tomllib.loads(narrow(plan_text("paper-images"), ["celeba"])))
     assert fewer.datasets == ("celeba",)
     assert fewer.methods == whole.methods
-    with pytest.raises(InvalidInputError, match="`datasets` must be one of 'utkface', 'celeba'"):
+    with pytest.raises(InvalidInputError, match="'utkface', 'celeba'"):
         narrow(plan_text("paper-images"), ["adult"])
-    with pytest.raises(InvalidInputError, match="in one line"):
+    with pytest.raises(InvalidInputError, match="`plan`"):
         narrow(plan_text("quick").replace("datasets = [", "datasets = [\n"), ["compas"])

@@ -51,7 +51,7 @@ def test_no_seed_has_nothing():
 @pytest.mark.parametrize(("value", "p"), [(0.0, 1.0), (0.25, 0.0)])
 def test_differences_without_spread_are_sure(value, p):
     found = paired([value] * 4)
-    assert (found.low, found.high, found.p, found.seen) == (value, value, p, 0.0)
+    assert (found.low, found.high, found.p, found.detectable) == (value, value, p, 0.0)
 
 
 @pytest.mark.parametrize("effect", [0.15, 0.3, 0.6, 1.0, 2.0])
@@ -66,11 +66,11 @@ def test_seeds_needed_have_about_the_power_asked_for(effect):
     assert power(max(n - 2, 2)) < 0.8
 
 
-def test_what_is_seen_and_what_is_needed_fit_together():
+def test_what_is_detectable_and_what_is_needed_fit_together():
     values = np.random.default_rng(1).normal(0.0, 1.0, 12)
     found = paired(values)
-    assert seeds_needed(found.seen * 1.0001, found.sd) == 12
-    assert seeds_needed(found.seen * 0.9, found.sd) > 12
+    assert seeds_needed(found.detectable * 1.0001, found.sd) == 12
+    assert seeds_needed(found.detectable * 0.9, found.sd) > 12
 
 
 def test_no_difference_needs_endless_seeds():
@@ -129,9 +129,9 @@ def test_small_differences_need_more_splits_than_there_can_be():
     assert seeds_needed(1.0, 1.0, SPLIT_RATIO) == np.inf
 
 
-def test_what_is_seen_and_what_is_needed_fit_together_when_corrected():
+def test_what_is_detectable_and_what_is_needed_fit_together_when_corrected():
     found = corrected(paired(np.random.default_rng(1).normal(2.0, 1.0, 12)), SPLIT_RATIO)
-    assert seeds_needed(found.seen * 1.0001, found.sd, SPLIT_RATIO) == 12
+    assert seeds_needed(found.detectable * 1.0001, found.sd, SPLIT_RATIO) == 12
     assert seeds_needed(found.mean, found.sd, SPLIT_RATIO) == found.needed
 
 

@@ -12,10 +12,12 @@ from sklearn.ensemble import HistGradientBoostingClassifier
 
 import fairdial
 from fairdial import FairdialWarning, Network, TableEncoder
+from fairdial.bench import model as model_module
 from fairdial.bench.estimators import ESTIMATORS
+from fairdial.bench.model import GROUP_COLUMN, make_model, read_parts
 from fairdial.bench.plan import make_plan
 from fairdial.bench.sources import SealedRows, SealedRowsError, split
-from fairdial.bench.trial import GROUP_COLUMN, make_model, read_parts, run_trial
+from fairdial.bench.trial import run_trial
 from fairdial.datasets import load_compas
 from fairdial.metrics import gap
 
@@ -49,12 +51,13 @@ def test_counts_are_those_of_the_models_own_decisions(name: str) -> None:
     held = parts.calibration
     model.calibrate(held.X, held.y, sensitive_features=held.groups)
     test = load_compas().paper_split(0).test
-    states = {line["state"]: line for line in result["states"]}
+    columns = np.moveaxis(result["states"]["test"], -1, 0)  # (n, L, K)
+    states = dict(zip(result["states"]["state"], columns, strict=True))
     rows = np.array(result["rows"]["test"])
     assert rows.sum() == len(test)
     for tolerance in (0.05, 0.15):
         state = result["grid"][config["tolerances"].index(tolerance)]
-        selected = np.array(states[state]["test"])
+        selected = states[state]
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", FairdialWarning)  # short trainings
             decisions = model.predict(test.X, sensitive_features=test.groups, tolerance=tolerance)
@@ -103,7 +106,7 @@ def test_networks_of_a_trial_share_initial_weights() -> None:
                 np.testing.assert_allclose(one.numpy(), first[key].detach().numpy(), atol=1e-20)
 
 
-def test_a_null_row_has_other_weights_and_the_same_test_rows() -> None:
+def test_a_null_method_has_other_weights_and_the_same_test_rows() -> None:
     methods = [METHODS[0], {"name": "null", "same_as": "net", "seed_offset": 7}]
     net, null = (run_trial(c) for c in trials(methods=methods))
     assert net["result"]["rows"] == null["result"]["rows"]
@@ -128,7 +131,7 @@ def test_test_rows_are_opened_once_and_last() -> None:
     sealed = SealedRows(lambda: load_compas())
     with pytest.raises(SealedRowsError, match="sealed until"):
         sealed.open()
-    sealed.everything_is_chosen()
+    sealed.release()
     assert len(sealed.open()) == len(load_compas())
     with pytest.raises(SealedRowsError, match="once"):
         sealed.open()
@@ -167,7 +170,7 @@ def test_a_method_cannot_reach_test_rows_while_it_trains(monkeypatch: pytest.Mon
     Spy.found, Spy.forbidden = [], set(parts.test.X.index)
     del parts
     gc.collect()
-    monkeypatch.setitem(ESTIMATORS, "FairBayes", Spy)
+    monkeypatch.setattr(model_module, "ESTIMATORS", {**ESTIMATORS, "FairBayes": Spy})
     record = run_trial(trials("lines")[0])
     assert "error" not in record, record.get("traceback")
     assert Spy.found  # the spy can see: test rows are there when they are evaluated
@@ -176,7 +179,7 @@ def test_a_method_cannot_reach_test_rows_while_it_trains(monkeypatch: pytest.Mon
 
 def test_the_parts_of_a_split_have_no_row_in_common() -> None:
     parts = split("compas", 5)
-    parts.test.everything_is_chosen()
+    parts.test.release()
     index = [set(part.X.index) for part in (parts.fit, parts.calibration, parts.test.open())]
     assert sum(map(len, index)) == len(load_compas()) == len(set.union(*index))
     assert 0.1 < parts.validation.mean() < 0.15
@@ -186,7 +189,7 @@ def test_the_parts_of_a_split_have_no_row_in_common() -> None:
 
 def test_exploration_counts_validation_rows_and_stops_early_on_others() -> None:
     parts = split("compas", 5, evaluate="validation")
-    parts.test.everything_is_chosen()
+    parts.test.release()
     whole = load_compas().paper_split(5)
     assert parts.test.open().X.index.tolist() == whole.validation.X.index.tolist()
     assert set(parts.fit.X.index) == set(whole.train.X.index)
@@ -202,7 +205,7 @@ def test_few_training_rows_leave_the_other_rows_as_they_are() -> None:
     assert set(few.fit.X.index[few.validation]) < set(all_.fit.X.index[all_.validation])
 
 
-def test_initialisations_share_all_rows_and_differ_in_their_weights() -> None:
+def test_initializations_share_all_rows_and_differ_in_their_weights() -> None:
     configs = trials("net", inits=3)
     assert [config.get("init", 0) for config in configs] == [0, 1, 2]
     assert configs[0] == trials("net")[0]
@@ -234,7 +237,7 @@ def test_a_scorer_sees_the_group_where_the_plan_says_so(seen: bool) -> None:
     (config,) = trials("lines", methods=[METHODS[-1] | {"sees_group": seen}])
     parts = read_parts(config)
     tables = [parts.fit, parts.calibration]
-    parts.test.everything_is_chosen()
+    parts.test.release()
     for rows in [*tables, parts.test.open()]:
         assert (GROUP_COLUMN in rows.X) == seen
         if seen:

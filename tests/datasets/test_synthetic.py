@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from fairdial.criteria import CRITERIA, criterion
+from fairdial.core.criteria import CRITERIA, criterion
 from fairdial.datasets import GaussianLaw, make_gaussian
 from fairdial.errors import InvalidInputError, UnknownGroupError
 
@@ -92,11 +92,11 @@ class TestFrontier:
         codes = np.searchsorted(LAW.names, data.groups)
         selected = data.logits > point.thresholds[codes]
         assert np.mean(selected == data.y) == pytest.approx(point.accuracy, abs=4 / np.sqrt(n))
-        label = criterion(name).rates[0].counted
-        counted = np.ones(n, dtype=bool) if label is None else data.y == label
+        label = criterion(name).rate.eligible
+        eligible = np.ones(n, dtype=bool) if label is None else data.y == label
         for a, rate in enumerate(LAW.rates(name, point.thresholds)):
-            rows = counted & (codes == a)
-            assert rows.mean() == pytest.approx(LAW.counted(name)[a], abs=4 / np.sqrt(n))
+            rows = eligible & (codes == a)
+            assert rows.mean() == pytest.approx(LAW.eligible(name)[a], abs=4 / np.sqrt(n))
             assert selected[rows].mean() == pytest.approx(rate, abs=4 / np.sqrt(rows.sum()))
 
 
@@ -138,14 +138,14 @@ class TestBadInput:
     @pytest.mark.parametrize(
         ("arguments", "message"),
         [
-            ({"shares": (0.6, 0.6)}, "`shares` must sum to 1, got 1.2"),
-            ({"shares": (1.2, -0.2)}, "`shares` must hold positive numbers"),
-            ({"base_rates": (0.3,)}, "`base_rates` must have one value a group"),
-            ({"base_rates": (0.3, 1.0)}, "`base_rates` must lie strictly between 0 and 1"),
-            ({"separations": (0.0, 1.0)}, "`separations` must hold positive numbers"),
-            ({"separations": (1.0, float("nan"))}, "`separations` must hold positive numbers"),
-            ({"separations": "far"}, "`separations` must hold positive numbers, got 'far'"),
-            ({"shares": ()}, "`shares` must hold positive numbers"),
+            ({"shares": (0.6, 0.6)}, "`shares`"),
+            ({"shares": (1.2, -0.2)}, "`shares`"),
+            ({"base_rates": (0.3,)}, "`base_rates`"),
+            ({"base_rates": (0.3, 1.0)}, "`base_rates`"),
+            ({"separations": (0.0, 1.0)}, "`separations`"),
+            ({"separations": (1.0, float("nan"))}, "`separations`"),
+            ({"separations": "far"}, "`separations`"),
+            ({"shares": ()}, "`shares`"),
         ],
     )
     def test_a_law_that_cannot_be_is_refused(self, arguments, message):
@@ -154,27 +154,27 @@ class TestBadInput:
 
     @pytest.mark.parametrize("n", [0, -1, 1.5, "many", True])
     def test_the_number_of_rows_must_be_one(self, n):
-        with pytest.raises(InvalidInputError, match="`n` must be a whole number >= 1"):
+        with pytest.raises(InvalidInputError, match="`n`"):
             make_gaussian(n)
 
     def test_a_seed_must_be_a_whole_number(self):
-        with pytest.raises(InvalidInputError, match="`random_state` must be a whole number"):
+        with pytest.raises(InvalidInputError, match="`random_state`"):
             make_gaussian(10, random_state=0.5)
 
     def test_the_multiplier_is_for_two_groups(self):
-        with pytest.raises(InvalidInputError, match=r"two groups .* got 3"):
+        with pytest.raises(InvalidInputError, match=r"`shares`.*got 3"):
             THREE.at("demographic_parity", 0.1)
 
     def test_thresholds_must_fit_the_groups(self):
-        with pytest.raises(InvalidInputError, match=r"one value a group \(2\), got shape \(3,\)"):
+        with pytest.raises(InvalidInputError, match=r"`thresholds`.*\(3,\)"):
             LAW.accuracy([0.0, 0.0, 0.0])
 
     def test_an_unknown_criterion_is_named(self):
-        with pytest.raises(InvalidInputError, match="`criterion` must be one of"):
+        with pytest.raises(InvalidInputError, match="`criterion`"):
             LAW.at("parity", 0.1)
 
     def test_a_tolerance_lies_between_0_and_1(self):
-        with pytest.raises(InvalidInputError, match=r"`tolerance` must lie in \[0, 1\], got 1.5"):
+        with pytest.raises(InvalidInputError, match="`tolerance`"):
             LAW.at("demographic_parity", 1.5)
 
     def test_an_unknown_group_is_named(self):

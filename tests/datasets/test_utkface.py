@@ -95,10 +95,10 @@ class TestNames:
         np.testing.assert_array_equal(data.y, rest.y)
         np.testing.assert_array_equal(data.groups, rest.groups)
 
-    def test_its_terms_are_told(self, tmp_path, cache, files, folder_of):
+    def test_its_terms_are_shown(self, tmp_path, cache, files, folder_of):
         data = load_utkface(folder_of(tmp_path / "set", files), size=8, cache=cache)
         assert repr(data) == "Dataset('utkface', 12 pictures of 8 x 8, groups: female 6, male 6)"
-        assert data.licence == "non-commercial research only"
+        assert data.license == "non-commercial research only"
         assert ADDRESS in data.source
         assert data.label == "30 years old or older"
         assert "8 x 8 pixels (bilinear)" in data.preparation
@@ -147,44 +147,40 @@ class TestPlaces:
             ({}, "got an empty folder"),
             ({"cat.jpg": b"", "readme.txt": b""}, "got a folder with cat.jpg, readme.txt"),
             ({f"{i}.txt": b"" for i in range(9)}, r"0.txt, .*, 4.txt and 4 more"),
-            (None, "got nothing: there is no such file or folder"),
+            (None, "doesn't exist"),
         ],
     )
-    def test_a_wrong_folder_is_told_what_is_expected(self, tmp_path, cache, folder_of, made, got):
+    def test_a_wrong_folder_is_refused(self, tmp_path, cache, folder_of, made, got):
         root = tmp_path / "set"
         if made is not None:
             folder_of(root, made)
-        with pytest.raises(InvalidInputError, match=got) as told:
+        with pytest.raises(InvalidInputError, match=got) as caught:
             load_utkface(root, cache=cache)
-        message = str(told.value)
-        assert message.startswith("`root` must be UTKFace: a folder (or a zip file of one)")
+        message = str(caught.value)
+        assert caught.value.argument == "root"
         assert "25_0_2_20170116174525125.jpg.chip.jpg (age, gender, race, date)" in message
         assert str(root) in message
         assert ADDRESS in message
         assert not cache.exists()
 
-    def test_a_wrong_file_is_told_what_it_is(self, tmp_path, cache, zip_of):
+    def test_a_wrong_file_is_refused(self, tmp_path, cache, zip_of):
         (tmp_path / "set.tar.gz").write_bytes(b"no zip")
-        with pytest.raises(InvalidInputError, match=r"UTKFace: .* got a file that is no zip file"):
+        with pytest.raises(InvalidInputError, match="got a file"):
             load_utkface(tmp_path / "set.tar.gz", cache=cache)
         (tmp_path / "utkface.zip").write_bytes(b"PK half of it")
-        with pytest.raises(
-            InvalidInputError, match=r"utkface.zip must be a zip file, got: File is"
-        ):
+        with pytest.raises(InvalidInputError, match=r"utkface.zip.*got File is"):
             load_utkface(tmp_path, cache=cache)
         cats = zip_of(tmp_path / "cats.zip", {"cat.jpg": b""})
-        with pytest.raises(InvalidInputError, match=r"UTKFace: .* got a zip file"):
+        with pytest.raises(InvalidInputError, match="got a zip file"):
             load_utkface(cats, cache=cache)
 
     def test_what_could_be_meant_in_two_ways_is_asked(self, tmp_path, cache, files, zip_of):
         for name in ("utkface-a.zip", "UTKFace_b.ZIP"):
             zip_of(tmp_path / name, files)
-        with pytest.raises(
-            InvalidInputError, match=r"one zip file, got UTKFace_b.ZIP, utkface-a.zip"
-        ):
+        with pytest.raises(InvalidInputError, match=r"got UTKFace_b.ZIP, utkface-a.zip"):
             load_utkface(tmp_path, cache=cache)
         halves = {f"part{i % 2}/{name}": blob for i, (name, blob) in enumerate(files.items())}
-        with pytest.raises(InvalidInputError, match="in one folder, got some in part0, part1"):
+        with pytest.raises(InvalidInputError, match="got part0, part1"):
             load_utkface(zip_of(tmp_path / "halves.zip", halves), cache=cache)
 
 

@@ -40,17 +40,17 @@ from fairdial import (
     InvalidInputError,
     Network,
 )
-from fairdial.criteria import SELECTION, TRUE_POSITIVE
+from fairdial.core.criteria import SELECTION, TRUE_POSITIVE
 from fairdial.datasets import Pictures as Table
 from fairdial.errors import InterruptedWarning
-from fairdial.nn.distributed import _timeout, joined, process_group, processes
+from fairdial.nn.data import PairedBatches, TensorInputs
+from fairdial.nn.distributed import _timeout, process_group, process_rank, training_processes
 from fairdial.nn.masoba import Objective
 from fairdial.nn.nets import DialNet, Film, Head, MLPTrunk, ModuleStack
 from fairdial.nn.partition import fairness_names
-from fairdial.nn.rows import PairedBatches, TensorRows
+from fairdial.nn.process_group import SINGLE_PROCESS, ProcessGroup, local_slice
 from fairdial.nn.steps import BilevelStep, PlainStep, Step
 from fairdial.nn.tradeoff import EPOStep, FairBiNNStep, Tradeoff, YOTOStep
-from fairdial.nn.world import ALONE, World, part_of
 
 RANKS = 2
 STEPS = 12
@@ -68,7 +68,7 @@ def draw(seed: int = 0) -> torch.Generator:
 
 
 class Pictures(nn.Module):
-    """Convolutions with every kind of batch normalisation, and a weight that is never used."""
+    """Convolutions with every kind of batch normalization, and a weight that is never used."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -137,7 +137,7 @@ def make_net(kind: str, *, hidden: int = 4) -> DialNet:
         return DialNet(trunk, Head(2, 5, hidden, draw(1)), members=2, groups=2, shared=True)
     if kind in TRUNKS:
         head = Head(2, 12, hidden, draw(1))
-        return DialNet(ModuleStack.of(TRUNKS[kind], 2), head, members=1, groups=2)
+        return DialNet(ModuleStack.copies_of(TRUNKS[kind], 2), head, members=1, groups=2)
     head_ = OwnHead() if kind == "own head" else Head(4, 5, hidden, draw(1))
     return DialNet(MLPTrunk(4, (WIDTH, 6, 5), draw()), head_, members=2, groups=2)
 
@@ -194,7 +194,7 @@ CASES: dict[str, tuple[Callable[..., Step], str, int]] = {
     "step, separate": (bilevel, "separate", 4),
     "step, pictures": (bilevel, "pictures", 4),
     "step, own head": (bilevel, "own head", 4),
-    "step, counted rows": (partial(bilevel, rate=TRUE_POSITIVE), "separate", 4),
+    "step, eligible rows": (partial(bilevel, rate=TRUE_POSITIVE), "separate", 4),
     "scaled, separate": (partial(bilevel, aux="scaled"), "separate", 4),
     "scaled, shared": (partial(bilevel, aux="scaled"), "shared", 4),
     "scaled, pictures": (partial(bilevel, aux="scaled"), "pictures", 4),
@@ -214,29 +214,29 @@ CASES: dict[str, tuple[Callable[..., Step], str, int]] = {
 }
 
 
-def make_batches(world: World) -> PairedBatches:
+def make_batches(processes: ProcessGroup) -> PairedBatches:
     rng = np.random.default_rng(0)
     y = rng.random(80) < np.repeat([0.3, 0.6], 40)
     x = torch.as_tensor(rng.standard_normal((80, WIDTH)) + 0.5 * y[:, None])
     labels, parts = torch.as_tensor(y, dtype=torch.float64), np.split(np.arange(80), 2)
-    return PairedBatches(TensorRows(x), labels, parts, size=BATCH, seed=1, world=world)
+    return PairedBatches(TensorInputs(x), labels, parts, size=BATCH, seed=1, processes=processes)
 
 
-def take_steps(case: str, world: World) -> dict[str, Any]:
+def take_steps(case: str, processes: ProcessGroup) -> dict[str, Any]:
     """Everything that some steps change, and what they tell."""
     make_step, kind, hidden = CASES[case]
     net = make_net(kind, hidden=hidden).double()
-    step, batches = make_step(net), make_batches(world)
-    step.world = world
-    told, logits = [], []
+    step, batches = make_step(net), make_batches(processes)
+    step.processes = processes
+    diagnoses, logits = [], []
     net.train()
     for _ in range(STEPS // 2 if kind in TRUNKS else STEPS):  # of many messages each
         x, y = batches.next()
         logits.append(step(x, y))
-        told.append(step.diagnose(x, y))
+        diagnoses.append(step.diagnose(x, y))
     moments = [
         value
-        for optimizer in step.optimizers().values()
+        for optimizer in step.optimizers.values()
         for entries in optimizer.state.values()
         for name, value in entries.items()
         if name != "step"
@@ -247,7 +247,7 @@ def take_steps(case: str, world: World) -> dict[str, Any]:
         "state": step.state(),
         "moments": [m for m in moments if m.abs().max() > 0],
         "logits": logits,
-        "told": [{k: torch.as_tensor(v) for k, v in t.items()} for t in told],
+        "diagnoses": [{k: torch.as_tensor(v) for k, v in t.items()} for t in diagnoses],
     }
 
 
@@ -368,7 +368,7 @@ def failing(model: Any, **rows: Any) -> dict[str, Any]:
         HELD.append(error)
         return {
             "kind": type(error).__name__,
-            "told": str(error),
+            "message": str(error),
             "seconds": time.perf_counter() - start,
         }
     return {"kind": "none"}
@@ -383,10 +383,10 @@ class Child:
 
     def everything(self) -> dict[str, Any]:
         found: dict[str, Any] = {"steps": {}, "fits": {}, "failures": {}}
-        with joined() as world:
-            found["batch"] = make_batches(world).next()
+        with training_processes() as processes:
+            found["batch"] = make_batches(processes).next()
             for case in CASES:
-                found["steps"][case] = take_steps(case, world)
+                found["steps"][case] = take_steps(case, processes)
         for name, make in MODELS.items():
             found["fits"][name] = given_by(fitted(make()))
         found["differences"] = self.differences()
@@ -443,7 +443,7 @@ class Child:
         return {"seen": calls.seen, "epochs": len(model.history_)}
 
     def checkpoints(self) -> dict[str, Any]:
-        """A run that is broken off and gone on with, beside one that isn't."""
+        """A run that is killed and resumed, beside one that isn't."""
         whole = given_by(fitted(gfb(dropout=0.3, epochs=4)))
         folder = self.folder / "checkpoint"
         settings = {"dropout": 0.3, "epochs": 4, "checkpoint": folder}
@@ -463,9 +463,9 @@ class Child:
             warnings.simplefilter("always")
             model.fit(ROWS, LABELS, sensitive_features=GROUPS)
         held = signal.getsignal(signal.SIGINT) is not signal.default_int_handler
-        told = any(issubclass(w.category, InterruptedWarning) for w in caught)
+        warned = any(issubclass(w.category, InterruptedWarning) for w in caught)
         return {
-            "told": told,
+            "warned": warned,
             "held": held,
             "given": given_by(model),
             "n": len(model.history_),
@@ -484,7 +484,7 @@ class Child:
         total = torch.ones(3)
         dist.all_reduce(total)
         limit = _timeout().total_seconds()
-        return {"total": total.tolist(), "processes": tuple(processes()), "limit": limit}
+        return {"total": total.tolist(), "processes": tuple(process_rank()), "limit": limit}
 
     def die(self) -> None:
         (self.folder / "died").write_text(str(time.time()))
@@ -504,7 +504,7 @@ def child(folder: Path) -> None:
     torch.set_num_threads(1)
     with process_group(timeout=LIMIT) as started:
         with process_group() as inner:  # there is one already
-            assert inner == started == processes()
+            assert inner == started == process_rank()
         me = Child(started.rank, folder)
         torch.save(me.everything(), folder / f"found{started.rank}.pt")
         me.killed()
@@ -562,7 +562,7 @@ def assert_same_bits(one: Any, two: Any) -> None:
 
 
 def test_every_process_reads_its_own_rows_of_the_joint_batch(run: Run) -> None:
-    x, y = make_batches(ALONE).next()
+    x, y = make_batches(SINGLE_PROCESS).next()
     parts = [found["batch"] for found in run.found]
     assert [part[0].shape[1] for part in parts] == [3, 4]
     assert torch.equal(torch.cat([part[0] for part in parts], dim=1), x)
@@ -571,7 +571,10 @@ def test_every_process_reads_its_own_rows_of_the_joint_batch(run: Run) -> None:
 
 @pytest.mark.parametrize("case", CASES)
 def test_two_processes_take_the_steps_of_one_with_the_joint_batch(run: Run, case: str) -> None:
-    expected, (one, two) = take_steps(case, ALONE), (found["steps"][case] for found in run.found)
+    expected, (one, two) = (
+        take_steps(case, SINGLE_PROCESS),
+        (found["steps"][case] for found in run.found),
+    )
     assert_same_bits(one, two)
     for (name, a), (other, b) in zip(leaves(one), leaves(expected), strict=True):
         assert name == other
@@ -598,7 +601,7 @@ def test_a_fit_of_two_processes_is_that_of_one(run: Run, name: str) -> None:
     assert found["best"] == expected["best"]
 
 
-def test_a_trunk_that_each_process_draws_for_itself_is_the_main_ones(run: Run) -> None:
+def test_all_processes_start_with_the_main_processs_trunk(run: Run) -> None:
     one, two = (found["drawn trunk"] for found in run.found)
     assert_same_bits(one, two)
     torch.manual_seed(0)
@@ -620,11 +623,11 @@ DIFFERENT += (
 
 
 @pytest.mark.parametrize("what", DIFFERENT)
-def test_what_processes_may_not_be_given_is_named_in_all_of_them(run: Run, what: str) -> None:
+def test_differences_between_processes_are_named_in_all_of_them(run: Run, what: str) -> None:
     for found in run.found:
         failure = found["differences"][what]
         assert failure["kind"] == InvalidInputError.__name__
-        assert what in failure["told"]
+        assert what in failure["message"]
         assert failure["seconds"] < SOON
 
 
@@ -639,16 +642,13 @@ def test_a_failure_of_one_process_ends_the_others_at_once(
 
 
 def test_the_error_says_where_this_process_was_and_what_to_do(run: Run) -> None:
-    told = run.found[0]["failures"]["one"]["told"]
-    assert told.startswith("process 0 of 2 at epoch 1, batch 5")  # two nets: the ninth call
-    assert "checkpoint" in told
-    assert (
-        "process 0, which leads, failed: OwnError: no space"
-        in (run.found[1]["failures"]["callback"]["told"])
-    )
+    message = run.found[0]["failures"]["one"]["message"]
+    assert message.startswith("process 0 of 2 at epoch 1, batch 5")  # two nets: the ninth call
+    assert "checkpoint" in message
+    assert "OwnError: no space" in (run.found[1]["failures"]["callback"]["message"])
 
 
-def test_divergence_is_told_in_every_process(run: Run) -> None:
+def test_divergence_is_raised_in_every_process(run: Run) -> None:
     kinds = [found["failures"]["diverged"]["kind"] for found in run.found]
     assert kinds == [DivergedError.__name__] * RANKS
 
@@ -660,7 +660,7 @@ def test_callbacks_are_called_in_the_main_process_and_stop_all(run: Run) -> None
     ]
 
 
-def test_a_run_that_is_gone_on_with_has_the_same_bits(run: Run) -> None:
+def test_a_resumed_run_has_the_same_bits(run: Run) -> None:
     kinds = [found["checkpoints"]["broken"]["kind"] for found in run.found]
     assert kinds == [OwnError.__name__, DistributedError.__name__]
     for found in run.found:
@@ -669,7 +669,7 @@ def test_a_run_that_is_gone_on_with_has_the_same_bits(run: Run) -> None:
         assert_same_bits(again, whole)
 
 
-def test_one_process_goes_on_where_two_were_broken_off(run: Run) -> None:
+def test_one_process_resumes_what_two_started(run: Run) -> None:
     model = gfb(epochs=4, checkpoint=run.folder / "handed over")
     found, expected = given_by(fitted(model)), given_by(fitted(gfb(epochs=4)))
     np.testing.assert_allclose(found["margins"], expected["margins"], atol=0.05)
@@ -680,13 +680,13 @@ def test_one_process_goes_on_where_two_were_broken_off(run: Run) -> None:
 def test_an_interrupt_of_one_process_stops_all_at_the_same_batch(run: Run) -> None:
     one, two = (found["interrupt"] for found in run.found)
     for found in (one, two):
-        assert found["told"]
+        assert found["warned"]
         assert not found["held"]
         assert found["n"] == 5
     assert_same_bits(one["given"], two["given"])
 
 
-def test_an_interrupt_after_the_last_batch_is_the_processs_own(run: Run) -> None:
+def test_an_interrupt_after_the_last_batch_stays_in_its_process(run: Run) -> None:
     kinds = [found["interrupt"]["late"]["kind"] for found in run.found]
     assert kinds == ["none", KeyboardInterrupt.__name__]
 
@@ -709,7 +709,7 @@ def test_a_training_leaves_the_users_process_group_as_it_was(run: Run) -> None:
         assert found["outside"] == kept
 
 
-def test_a_killed_process_ends_the_other_within_seconds_and_with_a_word(run: Run) -> None:
+def test_a_killed_process_ends_the_other_within_seconds(run: Run) -> None:
     died, noticed = (float((run.folder / name).read_text()) for name in ("died", "noticed"))
     assert noticed - died < SOON
     assert "DistributedError: process 0 of 2 at epoch 2, batch 6: lost the other" in run.said
@@ -725,25 +725,25 @@ def test_a_process_that_was_started_alone_needs_no_group() -> None:
         assert tuple(started) == (0, 1)
         assert started.is_main
         assert not dist.is_initialized()
-    with joined() as world:
-        assert world is ALONE
+    with training_processes() as processes:
+        assert processes is SINGLE_PROCESS
 
 
-@pytest.mark.parametrize("told", ["", " ", "1"])
-def test_an_environment_without_a_number_of_processes_is_one_alone(
-    told: str, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("size", ["", " ", "1"])
+def test_an_environment_without_a_number_of_processes_means_one(
+    size: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("WORLD_SIZE", told)
+    monkeypatch.setenv("WORLD_SIZE", size)
     with process_group() as started:
         assert started == (0, 1)
 
 
-@pytest.mark.parametrize("told", ["two", "0", "-1", "1.5"])
-def test_a_number_of_processes_that_is_none_is_refused(
-    told: str, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("size", ["two", "0", "-1", "1.5"])
+def test_an_invalid_number_of_processes_is_refused(
+    size: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("WORLD_SIZE", told)
-    with pytest.raises(InvalidInputError, match=f"`WORLD_SIZE`.*got '{told}'"), process_group():
+    monkeypatch.setenv("WORLD_SIZE", size)
+    with pytest.raises(InvalidInputError, match=f"`WORLD_SIZE`.*got '{size}'"), process_group():
         pass
 
 
@@ -756,8 +756,8 @@ def test_half_of_torchruns_environment_is_refused(monkeypatch: pytest.MonkeyPatc
 
 
 @given(st.integers(1, 9), st.integers(0, 60))
-def test_the_parts_of_a_batch_are_all_of_it_and_as_even_as_can_be(size: int, n: int) -> None:
-    parts = [list(range(n))[part_of(n, rank, size)] for rank in range(size)]
+def test_the_parts_of_a_batch_cover_it_evenly(size: int, n: int) -> None:
+    parts = [list(range(n))[local_slice(n, rank, size)] for rank in range(size)]
     assert sum(parts, []) == list(range(n))  # noqa: RUF017
     assert max(map(len, parts)) - min(map(len, parts)) <= 1
 

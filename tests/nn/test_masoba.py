@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.func import functional_call
 from torch.nn.functional import softplus
 
-from fairdial.criteria import FALSE_POSITIVE, SELECTION, TRUE_POSITIVE, Rate
+from fairdial.core.criteria import FALSE_POSITIVE, SELECTION, TRUE_POSITIVE, Rate
 from fairdial.nn.implicit import setting_domain
 from fairdial.nn.masoba import GaussNewton, Objective, directions, residual
 from fairdial.nn.nets import ALL, DialNet, Head, MLPTrunk, ModuleStack
@@ -35,12 +35,14 @@ def link(rate: Rate, u: Tensor) -> Tensor:
 def plain_fairest(z: Tensor, y: Tensor, objective: Objective) -> Tensor:
     """t(Z) of one net: a root found by bisection, then one Newton step for the gradient."""
     shares = torch.as_tensor(objective.shares)
-    counted = torch.ones_like(y) if objective.rate.counted is None else y == objective.rate.counted
+    eligible = (
+        torch.ones_like(y) if objective.rate.eligible is None else y == objective.rate.eligible
+    )
 
     def phi(t: Tensor) -> Tensor:
         tau = link(objective.rate, t * SIGNS / shares)[:, None]
-        soft = torch.sigmoid(objective.sharpness * (z - tau)) * counted
-        rates = soft.sum(dim=1) / counted.sum(dim=1)
+        soft = torch.sigmoid(objective.sharpness * (z - tau)) * eligible
+        rates = soft.sum(dim=1) / eligible.sum(dim=1)
         return rates[1] - rates[0]
 
     low, high = setting_domain(objective.rate, objective.shares)
@@ -97,7 +99,7 @@ def mlp(*, members: int = 1, hidden: int = 5, shared: bool = False, bare: bool =
 
 def convolutional() -> DialNet:
     torch.manual_seed(2)
-    trunk = ModuleStack.of(
+    trunk = ModuleStack.copies_of(
         lambda: nn.Sequential(
             nn.Conv2d(1, 3, 3), nn.BatchNorm2d(3), nn.ReLU(), nn.AvgPool2d(2), nn.Flatten()
         ),
@@ -129,7 +131,7 @@ def batch(seed: int, shape: tuple[int, ...] = (3,), n: int = 24) -> tuple[Tensor
 
 
 def objective_for(rate: Rate = SELECTION, gamma: float = 0.0, weight: float = WEIGHT) -> Objective:
-    shares = np.array({None: [0.6, 0.4], 1: [0.18, 0.24], 0: [0.42, 0.16]}[rate.counted])
+    shares = np.array({None: [0.6, 0.4], 1: [0.18, 0.24], 0: [0.42, 0.16]}[rate.eligible])
     return Objective(rate, shares, weight=weight, gamma=gamma, accuracy=1e-14)
 
 
@@ -215,13 +217,13 @@ def test_fifty_steps_stay_with_the_plain_way(name: str, rate: Rate) -> None:
     assert off(list(quick.parameters()), list(plain.parameters())) <= 1e-9
     assert off(step.w, w) <= 1e-9
     assert off(step.h, h) <= 1e-9
-    for name_, value in plain.state_dict().items():  # batch normalisation saw each batch once
+    for name_, value in plain.state_dict().items():  # batch normalization saw each batch once
         torch.testing.assert_close(quick.state_dict()[name_], value, rtol=1e-8, atol=1e-10)
         if name_.endswith("num_batches_tracked"):
             assert int(quick.state_dict()[name_]) == 50
 
 
-def test_looking_at_the_residual_leaves_batch_normalisation_alone() -> None:
+def test_the_residual_leaves_batch_normalization_unchanged() -> None:
     net = convolutional().train()
     step = BilevelStep(net, objective_for(), outer_rate=0.01, inner_rate=0.01)
     before = copy.deepcopy(net.state_dict())
@@ -244,7 +246,7 @@ def test_an_unknown_head_takes_the_way_of_double_backward(rate: Rate, gamma: flo
 
 
 @pytest.mark.parametrize("optimizer", ["sgd", "adam"])
-def test_an_unknown_heads_update_is_that_of_a_plain_optimiser(optimizer: str) -> None:
+def test_an_unknown_heads_update_is_that_of_a_plain_optimizer(optimizer: str) -> None:
     net = DialNet(mlp().trunk, TanhHead(2, 4, 5), members=1, groups=2).double()
     twin = copy.deepcopy(net)
     objective = objective_for(weight=1.0)
@@ -371,7 +373,7 @@ def test_gauss_newton_products_are_those_of_its_dense_matrix(hidden: int) -> Non
     product = (matrices @ flatten_nets(p)[..., None]).squeeze(-1)
     torch.testing.assert_close(flatten_nets(system(p)), product, rtol=1e-11, atol=1e-13)
     right, pulled = right_side(jacobians)
-    missed = flatten_nets(system.off(p, right))
+    missed = flatten_nets(system.residual(p, right))
     torch.testing.assert_close(missed, product - pulled, rtol=1e-11, atol=1e-13)
 
 
@@ -441,8 +443,8 @@ def test_the_residual_is_one_at_nothing_and_zero_at_the_solution(rate: Rate) -> 
     assert residual(net, x, y, nothing, objective) == pytest.approx(1.0, abs=1e-12)
     assert residual(net, x, y, exact_w(net, x, y, objective), objective) <= 1e-9
     for exact in (True, False):
-        told = residual(net, x, y, nothing, objective, damping=0.1, exact=exact)
-        assert told == pytest.approx(1.0, abs=1e-12)
+        found = residual(net, x, y, nothing, objective, damping=0.1, exact=exact)
+        assert found == pytest.approx(1.0, abs=1e-12)
 
 
 @pytest.mark.parametrize("rate", RATES, ids=lambda r: r.name)
@@ -458,8 +460,8 @@ def test_nothing_to_solve_is_no_residual() -> None:
     net = mlp()
     x, y = batch(3)
     y[1] = 0.0  # nobody counts in a group: no distance, no right-hand side
-    told = residual(net, x, y, some_w(net), objective_for(TRUE_POSITIVE), exact=False)
-    assert np.isnan(told) or told <= 1e3
+    found = residual(net, x, y, some_w(net), objective_for(TRUE_POSITIVE), exact=False)
+    assert np.isnan(found) or found <= 1e3
 
 
 # ---- hypergradients ----------------------------------------------------------------------------
@@ -530,10 +532,10 @@ def test_plain_weight_has_the_stationary_points_of_plain_training() -> None:
 
 
 @pytest.mark.parametrize("rate", [TRUE_POSITIVE, FALSE_POSITIVE], ids=lambda r: r.name)
-def test_a_batch_without_counted_rows_pulls_by_prediction_alone(rate: Rate) -> None:
+def test_a_batch_without_eligible_rows_uses_the_prediction_loss_only(rate: Rate) -> None:
     net = mlp()
     x, y = batch(0)
-    y[1] = 1.0 - rate.counted
+    y[1] = 1.0 - rate.eligible
     found: Any = objective_for(rate)(net(x).detach(), y)
     torch.testing.assert_close(found.v, WEIGHT * found.u)
     assert (found.v_distance == 0).all()

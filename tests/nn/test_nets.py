@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from fairdial import InvalidInputError, Network
-from fairdial.nn.fitting import build
+from fairdial.nn.build import build_net
 from fairdial.nn.nets import DialNet, Film, Head, MLPTrunk, ModuleStack, take_runs
 
 
@@ -80,7 +80,7 @@ def test_packed_nets_are_nets_built_apart(members: int, groups: int, hidden: int
 
 @pytest.mark.parametrize("norm", [False, True])
 @pytest.mark.parametrize("bare", [False, True])
-def test_layers_stand_where_they_are_said_to(norm: bool, bare: bool) -> None:
+def test_layers_are_in_the_documented_order(norm: bool, bare: bool) -> None:
     net = net_of(norm=norm, bare=bare)
     if norm:
         with torch.no_grad():
@@ -134,7 +134,7 @@ def test_members_do_not_see_each_other() -> None:
 
 def test_module_stacks_copy_a_module_with_its_weights() -> None:
     module = nn.Linear(3, 5)
-    stack = ModuleStack.of(module, 4)
+    stack = ModuleStack.copies_of(module, 4)
     for copied in stack.nets:
         assert copied is not module
         assert torch.equal(copied.weight, module.weight)
@@ -144,13 +144,13 @@ def test_module_stacks_copy_a_module_with_its_weights() -> None:
 
 
 def test_module_stacks_call_a_function_for_each_net() -> None:
-    stack = ModuleStack.of(lambda: nn.Linear(3, 5), 4)
+    stack = ModuleStack.copies_of(lambda: nn.Linear(3, 5), 4)
     assert len({id(net) for net in stack.nets}) == 4
     assert not torch.equal(stack.nets[0].weight, stack.nets[1].weight)
 
 
 def test_module_stacks_flatten_and_serve_each_net_its_rows() -> None:
-    stack = ModuleStack.of(lambda: nn.Conv2d(1, 2, 3), 4)
+    stack = ModuleStack.copies_of(lambda: nn.Conv2d(1, 2, 3), 4)
     x = torch.randn(4, 5, 1, 6, 6, generator=generator())
     features = stack(x)
     assert features.shape == (4, 5, 2 * 4 * 4)
@@ -228,7 +228,7 @@ def modulated(kind: str, *, film: Any = None, groups: int = 2, seed: int = 0) ->
     base: dict[str, Any] = {"hidden": (6, 5), "head": 4, "members": 1}
     torch.manual_seed(0)  # for trunks that draw their own weights
     network = Network(**(base | MODULATED[kind]))
-    return build(network, torch.zeros(2, 3), groups, seed, film=film).double()
+    return build_net(network, torch.zeros(2, 3), groups, seed, film=film).double()
 
 
 def perturbed(net: DialNet, by: float = 0.3) -> DialNet:
@@ -357,7 +357,7 @@ def test_modulation_stands_between_two_activations_and_before_the_norm(norm: boo
 
 
 @pytest.mark.parametrize("kind", ["module", "module members"])
-def test_a_trunk_of_ones_own_is_modulated_in_the_head_alone(kind: str) -> None:
+def test_a_users_trunk_is_modulated_in_the_head_only(kind: str) -> None:
     net = perturbed(modulated(kind, film={}))
     assert [layer.weight.shape[-1] for layer in net.film.out] == [4]
     x = rows()
@@ -375,7 +375,7 @@ def test_a_trunk_of_ones_own_is_modulated_in_the_head_alone(kind: str) -> None:
 def test_a_net_with_nothing_to_modulate_is_refused() -> None:
     network = Network(trunk=nn.Linear(3, 5), head=0)
     with pytest.raises(InvalidInputError, match="`network`"):
-        build(network, torch.zeros(2, 3), 2, 0, film={})
+        build_net(network, torch.zeros(2, 3), 2, 0, film={})
 
 
 @every_kind
@@ -492,7 +492,7 @@ def test_gradients_fit_after_runs_have_left() -> None:
 @pytest.mark.parametrize("members", [1, 3])
 def test_runs_start_with_the_weights_of_a_net_alone(shared: bool, members: int) -> None:
     network = Network(hidden=(6, 5), head=4, members=members, shared=shared)
-    alone, stack = (build(network, torch.zeros(2, 3), 2, 0, runs=runs) for runs in (1, 4))
+    alone, stack = (build_net(network, torch.zeros(2, 3), 2, 0, runs=runs) for runs in (1, 4))
     assert stack.kept == [0, 1, 2, 3]
     assert stack.members == 4 * members
     for p, q in zip(alone.parameters(), stack.parameters(), strict=True):

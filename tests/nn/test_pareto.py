@@ -239,7 +239,7 @@ def test_three_losses_are_weighted_as_by_brute_force(
     assert some_are_cut_off
 
 
-def test_small_preferences_are_still_told_apart() -> None:
+def test_small_preferences_are_still_distinguished() -> None:
     draws = draw(32, 60, "random", "ordinary", m=3)
     draws = draws._replace(preferences=1e-9 * draws.preferences)
     found = draws.weights()

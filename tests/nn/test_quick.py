@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from fairdial import EPO, FairBayes, Network
-from fairdial.nn.quick import quick_scorer
+from fairdial.nn.quick import QuickScorer, replace_encoder
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(900, 4))
@@ -25,6 +25,8 @@ NETWORKS = {
     "bare": {"bare": True},
     "one layer": {"hidden": (8,)},
     "dropout": {"dropout": 0.2},
+    "norm": {"norm": True},
+    "one group": {},
 }
 
 
@@ -36,25 +38,36 @@ def fitted(model, groups=GROUPS):
 
 @pytest.mark.parametrize("name", NETWORKS)
 def test_scores_are_the_networks_to_the_last_bit_in_every_batch(name):
-    model = fitted(FairBayes(Network(**(USUAL | NETWORKS[name])), random_state=0))
-    quick = quick_scorer(model.scorer_)
-    features = model.encoder_.transform(X)
+    groups = None if name == "one group" else GROUPS
+    codes = np.zeros(900, int) if name == "one group" else GROUPS
+    model = fitted(FairBayes(Network(**(USUAL | NETWORKS[name])), random_state=0), groups)
+    quick = replace_encoder(model.scorer_, model.encoder_)
+    assert isinstance(quick, QuickScorer)
     for rows in (slice(0, 1), slice(1, 2), slice(2, 3), slice(0, 2), slice(5, 40), slice(0, 900)):
-        want = model.scorer_.logits(X[rows], GROUPS[rows])
-        found = quick.logits(features[rows], GROUPS[rows])
+        want = model.scorer_.logits(X[rows], codes[rows])
+        found = quick.logits(X[rows], codes[rows])
         assert found.dtype == want.dtype
         assert np.array_equal(found, want)
 
 
-def test_one_group_is_scored_too():
-    model = fitted(FairBayes(Network(**USUAL), random_state=0), groups=None)
-    quick, zeros = quick_scorer(model.scorer_), np.zeros(900, int)
-    features = model.encoder_.transform(X)
-    assert np.array_equal(quick.logits(features, zeros), model.scorer_.logits(X, zeros))
+class Doubled:
+    """Encode rows as another encoder encodes their doubles."""
+
+    def __init__(self, encoder):
+        self.encoder = encoder
+
+    def transform(self, X):
+        return self.encoder.transform(2 * X)
 
 
-def test_other_networks_have_no_quick_form():
-    layered = fitted(FairBayes(Network(**USUAL, norm=True), random_state=0))
+def test_other_networks_keep_their_scorer_with_the_new_encoder():
     family = fitted(EPO(n_settings=2, network=Network(**USUAL | {"members": 1}), random_state=0))
-    assert quick_scorer(layered.scorer_) is None
-    assert quick_scorer(family.scorer_) is None
+    headed = fitted(FairBayes(Network(**USUAL, group_input="head"), random_state=0))
+    for model in (family, headed):
+        scorer = replace_encoder(model.scorer_, Doubled(model.encoder_))
+        assert type(scorer) is type(model.scorer_)
+    setting = family.scorer_.settings[0]
+    scorer = replace_encoder(family.scorer_, Doubled(family.encoder_))
+    found = scorer.margins(scorer.prepare(X, GROUPS), GROUPS, setting)
+    want = family.scorer_.margins(family.scorer_.prepare(2 * X, GROUPS), GROUPS, setting)
+    assert np.array_equal(found, want)

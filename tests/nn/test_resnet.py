@@ -99,8 +99,8 @@ def test_features_are_the_averages_of_the_chosen_stages(weights, stages, width):
 
 
 @pytest.mark.parametrize("stages", [(), (4, 3), (3, 3), (0,), (5,), 4, "34"])
-def test_stages_that_are_none_are_refused(stages):
-    with pytest.raises(InvalidInputError, match="`stages` must be some of"):
+def test_invalid_stages_are_refused(stages):
+    with pytest.raises(InvalidInputError, match="`stages`"):
         ResNet18({}, stages=stages)
 
 
@@ -147,24 +147,24 @@ def test_the_weights_of_another_net_are_refused(weights, how):
 
 @pytest.mark.parametrize("bad", [torch.nan, torch.inf])
 def test_weights_that_are_not_finite_are_refused(weights, bad):
-    spoilt = weights["layer2.0.bn1.running_var"].clone()
-    spoilt[3] = bad
+    corrupt = weights["layer2.0.bn1.running_var"].clone()
+    corrupt[3] = bad
     with pytest.raises(InvalidInputError, match=r"finite.*layer2.0.bn1.running_var"):
-        ResNet18(weights | {"layer2.0.bn1.running_var": spoilt})
+        ResNet18(weights | {"layer2.0.bn1.running_var": corrupt})
 
 
-def test_a_file_that_is_missing_or_none_is_refused(tmp_path):
+def test_a_missing_or_unreadable_file_is_refused(tmp_path):
     for nothing in ("", 3, False):
-        with pytest.raises(InvalidInputError, match=r"`weights` must be (a|the path of a) local"):
+        with pytest.raises(InvalidInputError, match=r"`weights`"):
             ResNet18(nothing)
-    with pytest.raises(InvalidInputError, match="isn't there"):
+    with pytest.raises(InvalidInputError, match="`weights`"):
         ResNet18(tmp_path / "none.pth")
     for name in ("bad.pth", "bad.safetensors"):
         (tmp_path / name).write_bytes(b"no weights at all")
-        with pytest.raises(InvalidInputError, match=f"got {name} that can't be read"):
+        with pytest.raises(InvalidInputError, match=f"`weights`.*{name}"):
             ResNet18(tmp_path / name)
     torch.save({"conv1.weight": "text"}, tmp_path / "text.pth")
-    with pytest.raises(InvalidInputError, match="tensors by name"):
+    with pytest.raises(InvalidInputError, match="`weights`"):
         ResNet18(tmp_path / "text.pth")
 
 
@@ -178,6 +178,6 @@ def test_code_in_a_file_of_weights_is_never_run(tmp_path, monkeypatch):
     (tmp_path / "evil.pth").write_bytes(pickle.dumps(Malicious()))
     torch.save({"conv1.weight": Malicious()}, tmp_path / "evil2.pth")
     for name in ("evil.pth", "evil2.pth"):
-        with pytest.raises(InvalidInputError, match="can't be read"):
+        with pytest.raises(InvalidInputError, match="`weights`"):
             ResNet18(tmp_path / name)
     assert not (tmp_path / "ran").exists()

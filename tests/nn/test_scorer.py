@@ -1,9 +1,7 @@
 from __future__ import annotations
 
-import gc
 import pickle
 import warnings
-import weakref
 from typing import Any
 
 import numpy as np
@@ -12,10 +10,9 @@ import torch
 from torch import nn
 
 from fairdial import EPO, YOTO, FairBayes, FairBiNN, FairdialWarning, Network
-from fairdial.criteria import DEMOGRAPHIC_PARITY
-from fairdial.nn.fitting import Inputs, TrainingRows, build, prepare
+from fairdial.nn.build import build_net
+from fairdial.nn.data import TensorInputs
 from fairdial.nn.nets import DialNet, Head, MLPTrunk
-from fairdial.nn.rows import TensorRows
 from fairdial.nn.scorer import FilmScorer, NetScorer, RunsScorer, score_rows, score_runs
 
 
@@ -34,7 +31,7 @@ def rows(n: int = 57) -> tuple[torch.Tensor, np.ndarray]:
 def test_a_rows_score_is_its_own_nets_mean_over_the_members() -> None:
     net = net_of().eval()
     x, codes = rows()
-    scores = score_rows(net, TensorRows(x), codes)
+    scores = score_rows(net, TensorInputs(x), codes)
     for i in range(0, len(codes), 5):
         alone = net.of_group(x[i : i + 1], int(codes[i])).mean()
         np.testing.assert_allclose(scores[i], float(alone.detach()), rtol=1e-5, atol=1e-6)
@@ -45,18 +42,18 @@ def test_scoring_leaves_the_mode_as_it_was() -> None:
     x, codes = rows()
     for mode in (True, False):
         net.train(mode)
-        one, two = (score_rows(net, TensorRows(x), codes) for _ in range(2))
+        one, two = (score_rows(net, TensorInputs(x), codes) for _ in range(2))
         assert net.training is mode
         assert np.array_equal(one, two)  # no dropout
 
 
 def test_a_rows_score_does_not_depend_on_its_batch() -> None:
-    scorer = NetScorer(net_of(), TensorRows)
+    scorer = NetScorer(net_of(), TensorInputs)
     x, codes = rows()
     together = scorer.logits(x, codes)
     assert together.dtype == np.float64
-    for at_once in (1, 2, 7):
-        some = score_rows(scorer.net, TensorRows(x), codes, at_once=at_once)
+    for batch_rows in (1, 2, 7):
+        some = score_runs(scorer.net, TensorInputs(x), codes, batch_rows=batch_rows)[0]
         np.testing.assert_allclose(some, together, rtol=1e-13, atol=1e-14)
     order = np.random.default_rng(3).permutation(len(codes))
     np.testing.assert_allclose(
@@ -66,7 +63,7 @@ def test_a_rows_score_does_not_depend_on_its_batch() -> None:
 
 def test_a_scorer_is_a_copy_that_training_on_does_not_change() -> None:
     net = net_of()
-    scorer = NetScorer(net, TensorRows)
+    scorer = NetScorer(net, TensorInputs)
     x, codes = rows()
     before = scorer.logits(x, codes)
     with torch.no_grad():
@@ -81,7 +78,7 @@ def test_a_scorer_is_a_copy_that_training_on_does_not_change() -> None:
 def stack_of(runs: int = 3, *, shared: bool = False, seed: int = 0, members: int = 2) -> DialNet:
     """Runs that differ."""
     network = Network(hidden=(8, 6), head=5, members=members, shared=shared, dropout=0.5)
-    net = build(network, torch.zeros(2, 4), 3, seed, runs=runs)
+    net = build_net(network, torch.zeros(2, 4), 3, seed, runs=runs)
     draw = torch.Generator().manual_seed(seed)
     with torch.no_grad():
         for p in net.parameters():
@@ -98,16 +95,16 @@ def alone(net: DialNet, run: int) -> DialNet:
 
 
 @pytest.mark.parametrize("shared", [False, True])
-@pytest.mark.parametrize("at_once", [5, 4096])
-def test_runs_score_together_as_each_alone(shared: bool, at_once: int) -> None:
+@pytest.mark.parametrize("batch_rows", [5, 4096])
+def test_runs_score_together_as_each_alone(shared: bool, batch_rows: int) -> None:
     net = stack_of(shared=shared)
     x, codes = rows()
-    together = score_runs(net, TensorRows(x), codes, at_once=at_once)
+    together = score_runs(net, TensorInputs(x), codes, batch_rows=batch_rows)
     assert together.shape == (3, 57)
     for r in range(3):
-        own = score_rows(alone(net, r), TensorRows(x), codes)
+        own = score_rows(alone(net, r), TensorInputs(x), codes)
         np.testing.assert_allclose(together[r], own, rtol=1e-12, atol=1e-14)
-        picked = score_runs(net, TensorRows(x), codes, run=r, at_once=at_once)
+        picked = score_runs(net, TensorInputs(x), codes, run=r, batch_rows=batch_rows)
         assert picked.shape == (1, 57)
         np.testing.assert_allclose(picked[0], own, rtol=1e-12, atol=1e-14)
     assert not np.allclose(together[0], together[1], rtol=1e-2)
@@ -116,12 +113,12 @@ def test_runs_score_together_as_each_alone(shared: bool, at_once: int) -> None:
 def test_runs_that_are_left_score_by_their_place() -> None:
     net = stack_of(4)
     x, codes = rows()
-    before = score_runs(net, TensorRows(x), codes)
+    before = score_runs(net, TensorInputs(x), codes)
     net.keep([3, 1])
-    after = score_runs(net, TensorRows(x), codes)
+    after = score_runs(net, TensorInputs(x), codes)
     np.testing.assert_allclose(after, before[[3, 1]], rtol=1e-12)
     np.testing.assert_allclose(
-        score_runs(net, TensorRows(x), codes, run=0)[0], before[3], rtol=1e-12
+        score_runs(net, TensorInputs(x), codes, run=0)[0], before[3], rtol=1e-12
     )
 
 
@@ -130,22 +127,22 @@ def test_scores_are_as_exact_as_the_net(kind: Any) -> None:
     net = stack_of().to(torch.float32 if kind is np.float32 else torch.float64)
     x, codes = rows()
     for features in (x, x.double()):
-        assert score_runs(net, TensorRows(features), codes).dtype == kind
+        assert score_runs(net, TensorInputs(features), codes).dtype == kind
 
 
 def test_no_rows_have_no_scores() -> None:
     x, codes = rows(0)
-    assert score_runs(stack_of(), TensorRows(x), codes).shape == (3, 0)
-    scorer = RunsScorer([stack_of()], np.array([0.1, 0.2, 0.3]), TensorRows)
+    assert score_runs(stack_of(), TensorInputs(x), codes).shape == (3, 0)
+    scorer = RunsScorer([stack_of()], np.array([0.1, 0.2, 0.3]), TensorInputs)
     assert scorer.margins(scorer.prepare(x, codes), codes, 0.2).shape == (0,)
 
 
-def test_a_group_without_rows_is_no_trouble() -> None:
+def test_a_group_without_rows_is_allowed() -> None:
     net = stack_of()
     x, codes = rows()
     some = codes != 1
-    whole = score_runs(net, TensorRows(x), codes)
-    part = score_runs(net, TensorRows(x[torch.as_tensor(some)]), codes[some])
+    whole = score_runs(net, TensorInputs(x), codes)
+    part = score_runs(net, TensorInputs(x[torch.as_tensor(some)]), codes[some])
     np.testing.assert_allclose(part, whole[:, some], rtol=1e-12)
 
 
@@ -156,12 +153,12 @@ def test_each_setting_is_scored_by_the_run_that_was_trained_for_it(
 ) -> None:
     nets = [stack_of(size, shared=shared, seed=i) for i, size in enumerate(sizes)]
     settings = np.array([0.01, 7.0, 0.3, 2.0])  # in no order
-    scorer = RunsScorer(nets, settings, TensorRows)
+    scorer = RunsScorer(nets, settings, TensorInputs)
     x, codes = rows()
     prepared = scorer.prepare(x, codes)
     owners = [(net, r) for net in nets for r in range(net.runs)]
     for setting, (net, run) in zip(settings, owners, strict=True):
-        expected = score_rows(alone(net, run), TensorRows(x), codes)
+        expected = score_rows(alone(net, run), TensorInputs(x), codes)
         found = scorer.margins(prepared, codes, float(setting))
         assert found.dtype == np.float64
         np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-14)
@@ -170,7 +167,7 @@ def test_each_setting_is_scored_by_the_run_that_was_trained_for_it(
 def test_a_scorer_of_runs_is_a_copy_and_comes_back_from_a_file() -> None:
     nets = [stack_of(2), stack_of(1, seed=1)]
     settings = np.array([1.0, 2.0, 3.0])
-    scorer = RunsScorer(nets, settings, TensorRows)
+    scorer = RunsScorer(nets, settings, TensorInputs)
     x, codes = rows()
     prepared = scorer.prepare(x, codes)
     before = [scorer.margins(prepared, codes, s) for s in settings]
@@ -192,7 +189,7 @@ TRUNKS: dict[str, dict[str, Any]] = {
     "shared": {"shared": True},
     "separate": {"shared": False},
     "module": {"trunk": lambda: nn.Sequential(nn.Linear(4, 6), nn.ReLU(), nn.Dropout(0.5))},
-    "normalised module": {"trunk": lambda: nn.Sequential(nn.Linear(4, 6), nn.BatchNorm1d(6))},
+    "normalized module": {"trunk": lambda: nn.Sequential(nn.Linear(4, 6), nn.BatchNorm1d(6))},
 }
 
 
@@ -200,21 +197,21 @@ def film_net(kind: str, members: int = 2) -> DialNet:
     torch.manual_seed(0)
     network = Network(**({"hidden": (8, 6), "head": 5, "members": members} | TRUNKS[kind]))
     film = {"hidden": 4, "identity": False}
-    return build(network, torch.zeros(2, 4), 3, 0, film=film)
+    return build_net(network, torch.zeros(2, 4), 3, 0, film=film)
 
 
 @pytest.mark.parametrize("members", [1, 3])
 @pytest.mark.parametrize("kind", TRUNKS)
 def test_a_modulated_nets_margins_are_those_of_each_row_alone(kind: str, members: int) -> None:
     net = film_net(kind, members)
-    scorer = FilmScorer(net, lambda setting: 2.0 * setting - 1.0, TensorRows)
+    scorer = FilmScorer(net, lambda setting: 2.0 * setting - 1.0, TensorInputs)
     x, codes = rows(600)  # more than a batch of features in a group
     prepared = scorer.prepare(x, codes)
     exact = pickle.loads(pickle.dumps(net)).double().eval()
     margins = []
     for setting in (0.0, 0.3, 2.0):
         found = scorer.margins(prepared, codes, setting)
-        direct = score_runs(exact, TensorRows(x), codes, condition=2.0 * setting - 1.0)[0]
+        direct = score_runs(exact, TensorInputs(x), codes, condition=2.0 * setting - 1.0)[0]
         np.testing.assert_allclose(found, direct, rtol=1e-12, atol=1e-14)
         for i in range(0, 600, 97):
             row, a = x[i : i + 1].double(), int(codes[i])
@@ -226,8 +223,8 @@ def test_a_modulated_nets_margins_are_those_of_each_row_alone(kind: str, members
 
 
 @pytest.mark.parametrize(("kind", "calls"), [("module", 1), ("separate", 3)])
-def test_a_trunk_of_ones_own_is_run_once_for_all_settings(kind: str, calls: int) -> None:
-    scorer = FilmScorer(film_net(kind), float, TensorRows)
+def test_a_users_trunk_runs_once_for_all_settings(kind: str, calls: int) -> None:
+    scorer = FilmScorer(film_net(kind), float, TensorInputs)
     seen: list[int] = []
     scorer.net.trunk.register_forward_hook(lambda *_: seen.append(1))
     x, codes = rows()
@@ -238,7 +235,7 @@ def test_a_trunk_of_ones_own_is_run_once_for_all_settings(kind: str, calls: int)
 
 
 def test_features_of_rows_in_any_order_are_those_of_their_rows() -> None:
-    scorer = FilmScorer(film_net("module"), float, TensorRows)
+    scorer = FilmScorer(film_net("module"), float, TensorInputs)
     x, codes = rows()
     order = np.random.default_rng(3).permutation(57)
     whole = scorer.margins(scorer.prepare(x, codes), codes, 0.5)
@@ -249,7 +246,7 @@ def test_features_of_rows_in_any_order_are_those_of_their_rows() -> None:
 
 
 def test_a_modulated_scorer_comes_back_from_a_file() -> None:
-    scorer = FilmScorer(film_net("separate"), float, TensorRows)
+    scorer = FilmScorer(film_net("separate"), float, TensorInputs)
     x, codes = rows()
     again = pickle.loads(pickle.dumps(scorer))
     for setting in (0.1, 3.0):
@@ -258,21 +255,6 @@ def test_a_modulated_scorer_comes_back_from_a_file() -> None:
 
 
 # ---- training rows are let go ------------------------------------------------------------------
-
-
-def test_what_encodes_does_not_hold_the_training_rows() -> None:
-    x = torch.randn(500, 4)
-    rows_of_fit = TrainingRows(
-        x, np.arange(500) % 3 == 0, np.arange(500) % 2, np.arange(400), np.arange(400, 500), 2
-    )
-    prepared = prepare(Network(), rows_of_fit, DEMOGRAPHIC_PARITY)
-    encode = prepared.encode
-    assert isinstance(encode, Inputs)
-    ghost = weakref.ref(prepared.rows)
-    del prepared, rows_of_fit
-    gc.collect()
-    assert ghost() is None
-    assert torch.equal(encode(x[:3]).features, x[:3])
 
 
 FITS: dict[str, Any] = {

@@ -6,40 +6,54 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.special import logit
 
 from fairdial import Network
-from fairdial.criteria import (
+from fairdial.core.criteria import (
     DEMOGRAPHIC_PARITY,
     EQUAL_OPPORTUNITY,
     PREDICTIVE_EQUALITY,
     Criterion,
 )
-from fairdial.nn.fitting import Held, build
+from fairdial.core.sweep import sweep_encoded
+from fairdial.nn.build import build_net
+from fairdial.nn.data import InputEncoder, TensorInputs, TrainingData
 from fairdial.nn.nets import DialNet
-from fairdial.nn.rows import TensorRows
 from fairdial.nn.scorer import score_runs
-from fairdial.nn.selection import score_conditions, score_weighted, tradeoff_figures
+from fairdial.nn.selection import (
+    dial_figures,
+    interval_figures,
+    score_conditions,
+    score_weighted,
+    tradeoff_figures,
+)
 from fairdial.nn.tradeoff import Tradeoff
 
 CRITERIA = [DEMOGRAPHIC_PARITY, EQUAL_OPPORTUNITY, PREDICTIVE_EQUALITY]
 every_criterion = pytest.mark.parametrize("criterion", CRITERIA, ids=str)
 
 
-def held_rows(criterion: Criterion = DEMOGRAPHIC_PARITY, *, groups: int = 2, n: int = 200) -> Held:
+def held_rows(
+    criterion: Criterion = DEMOGRAPHIC_PARITY, *, groups: int = 2, n: int = 200
+) -> TrainingData:
     rng = np.random.default_rng(0)
     codes = rng.integers(0, groups, n)
     x = rng.standard_normal((n, 3)) + 0.5 * codes[:, None]
     positive = rng.random(n) < 1.0 / (1.0 + np.exp(-x.sum(axis=1)))
-    return Held(TensorRows(torch.as_tensor(x)), codes, positive, groups, criterion)
+    inputs, encode = TensorInputs(torch.as_tensor(x)), InputEncoder(None, torch.device("cpu"))
+    none, every = np.zeros(0, np.intp), np.arange(n)
+    return TrainingData(inputs, positive, codes, groups, none, every, criterion, encode)
 
 
-def objective_of(held: Held) -> Tradeoff:
-    return Tradeoff(held.criterion.rates[0])
+def objective_of(held: TrainingData) -> Tradeoff:
+    return Tradeoff(held.criterion.rate)
 
 
 def net_of(*, runs: int = 1, film: Any = None, groups: int = 2) -> DialNet:
     network = Network(hidden=(6, 5), head=4, members=2)
-    net = build(network, torch.zeros(2, 3), groups, 0, runs=runs, film=film).double()
+    net = build_net(network, torch.zeros(2, 3), groups, 0, runs=runs, film=film).double()
     draw = torch.Generator().manual_seed(1)
     with torch.no_grad():
         for p in net.parameters():  # runs that differ, a modulation that does something
@@ -53,18 +67,18 @@ def test_the_figures_are_their_definitions(criterion: Criterion, groups: int) ->
     held = held_rows(criterion, groups=groups)
     logits = np.random.default_rng(1).standard_normal((3, 200))
     found = tradeoff_figures(logits, held, objective_of(held))
-    loss, gap = objective_of(held).on_rows(logits, held.positive, held.codes)
+    loss, gap = objective_of(held).on_rows(logits, held.y, held.codes)
     assert np.array_equal(found["held_loss"], loss)
     assert np.array_equal(found["held_disparity"], gap)
-    label = criterion.rates[0].counted
+    label = criterion.rate.eligible
     for r in range(3):
-        right = sum((z > 0) == p for z, p in zip(logits[r], held.positive, strict=True))
+        right = sum((z > 0) == p for z, p in zip(logits[r], held.y, strict=True))
         assert found["accuracy"][r] == pytest.approx(right / 200, abs=1e-15)
         rates = []
         for a in range(groups):
             rows = [
                 z > 0
-                for z, c, p in zip(logits[r], held.codes, held.positive, strict=True)
+                for z, c, p in zip(logits[r], held.codes, held.y, strict=True)
                 if c == a and (label is None or p == label)
             ]
             rates.append(sum(rows) / len(rows))
@@ -72,9 +86,9 @@ def test_the_figures_are_their_definitions(criterion: Criterion, groups: int) ->
 
 
 @pytest.mark.parametrize("positive", [True, False])
-def test_rows_of_which_none_counts_have_no_gap(positive: bool) -> None:
+def test_rows_of_which_none_is_eligible_have_no_gap(positive: bool) -> None:
     held = held_rows(PREDICTIVE_EQUALITY if positive else EQUAL_OPPORTUNITY)
-    held.positive = np.full(200, positive)
+    held.y = np.full(200, positive)
     found = tradeoff_figures(np.ones((2, 200)), held, objective_of(held))
     assert np.array_equal(found["gap"], [0.0, 0.0])
     assert np.array_equal(found["held_disparity"], [0.0, 0.0])
@@ -84,10 +98,10 @@ def test_groups_without_rows_are_left_out() -> None:
     held = held_rows(groups=3)
     logits = np.random.default_rng(1).standard_normal((2, 200))
     some = held.codes != 1
-    held.codes, held.positive, logits = held.codes[some], held.positive[some], logits[:, some]
+    held.validation, logits = np.flatnonzero(some), logits[:, some]
     found = tradeoff_figures(logits, held, objective_of(held))
     for r in range(2):
-        rates = [(logits[r] > 0)[held.codes == a].mean() for a in (0, 2)]
+        rates = [(logits[r] > 0)[held.codes[some] == a].mean() for a in (0, 2)]
         assert found["gap"][r] == pytest.approx(abs(rates[0] - rates[1]), abs=1e-14)
         assert found["gap"][r] > 0
 
@@ -98,8 +112,8 @@ def test_a_run_scores_minus_its_weighted_losses(criterion: Criterion) -> None:
     objective = objective_of(held)
     weights = np.array([[1.0, 0.0], [0.6, 0.8], [0.0, 1.0]])
     found = score_weighted(net, held, objective=objective, weights=weights)
-    logits = score_runs(net, held.rows, held.codes)
-    loss, gap = objective.on_rows(logits, held.positive, held.codes)
+    logits = score_runs(net, held.inputs, held.codes)
+    loss, gap = objective.on_rows(logits, held.y, held.codes)
     assert found["score"] == pytest.approx(
         [-loss[0], -(0.6 * loss[1] + 0.8 * gap[1]), -gap[2]], rel=1e-12
     )
@@ -119,7 +133,7 @@ def test_runs_that_are_left_have_their_own_weights(kept: list[int]) -> None:
         assert values == pytest.approx([whole[name][r] for r in kept], rel=1e-12)
 
 
-def test_one_run_alone_is_told_in_numbers() -> None:
+def test_a_single_run_is_scored_by_numbers() -> None:
     held, net = held_rows(), net_of(runs=3)
     weights = np.array([[1.0, 0.1], [0.6, 0.8], [0.2, 5.0]])
     together = score_weighted(net, held, objective=objective_of(held), weights=weights)
@@ -144,7 +158,7 @@ def test_conditions_score_minus_the_mean_of_their_weighted_losses() -> None:
         logits = np.empty((1, 200))
         for a in (0, 1):
             rows = torch.as_tensor(held.codes == a)
-            part = net.of_group(held.rows.features[rows], a, condition=c)
+            part = net.of_group(held.inputs.features[rows], a, condition=c)
             logits[0, held.codes == a] = part.mean(dim=0).detach()
         figures.append(tradeoff_figures(logits, held, objective_of(held)))
     pairs = zip(figures, weights, strict=True)
@@ -164,3 +178,119 @@ def test_scoring_leaves_the_net_as_it_was() -> None:
     assert net.training
     assert all(torch.equal(p, before[name]) for name, p in net.state_dict().items())
     assert all(p.grad is None for p in net.parameters())
+
+
+# ---- theorem 1: what the dial gives back -------------------------------------------------------
+
+
+def accuracy(mass: np.ndarray, eta: np.ndarray, kappa: np.ndarray) -> float:
+    """Of the rule eta > kappa under a discrete law: mass (2, m), eta (2, m), kappa (2,)."""
+    chosen = eta > kappa[:, None]
+    return float((mass * np.where(chosen, eta, 1.0 - eta)).sum())
+
+
+def gained(
+    mass: np.ndarray, eta: np.ndarray, loose: np.ndarray, strict: np.ndarray
+) -> float:  # eq:acc_dep
+    low, high = np.minimum(loose, strict)[:, None], np.maximum(loose, strict)[:, None]
+    inside = (eta > low) & (eta <= high)
+    return float((mass * np.where(inside, np.abs(2.0 * eta - 1.0), 0.0)).sum())
+
+
+@given(seed=st.integers(0, 2**32 - 1), points=st.integers(1, 12), share=st.floats(0.0, 1.0))
+def test_accuracy_grows_by_what_lies_between_the_thresholds(
+    seed: int, points: int, share: float
+) -> None:
+    rng = np.random.default_rng(seed)
+    mass = rng.dirichlet(np.ones(2 * points)).reshape(2, points)
+    eta = rng.random((2, points))
+    strict = rng.random(2)
+    loose = 0.5 + share * (strict - 0.5)  # between 1/2 and the strict threshold
+    difference = accuracy(mass, eta, loose) - accuracy(mass, eta, strict)
+    assert difference == pytest.approx(gained(mass, eta, loose, strict), abs=1e-12)
+
+
+def test_a_threshold_that_crosses_a_half_breaks_the_identity() -> None:
+    mass = np.array([[0.25, 0.25], [0.25, 0.25]])
+    eta = np.array([[0.45, 0.55], [0.45, 0.55]])
+    strict, loose = np.array([0.4, 0.4]), np.array([0.6, 0.6])  # on either side of 1/2
+    difference = accuracy(mass, eta, loose) - accuracy(mass, eta, strict)
+    assert difference == pytest.approx(0.0, abs=1e-12)
+    assert gained(mass, eta, loose, strict) == pytest.approx(0.1)
+
+
+def test_interval_figures_are_those_of_the_theorem() -> None:
+    rng = np.random.default_rng(0)
+    n = 2000
+    codes = rng.integers(0, 2, n)
+    eta = rng.beta(2, 2 + codes)
+    z = logit(eta)
+    frontier = sweep_encoded(z, codes, rng.random(n) < eta, DEMOGRAPHIC_PARITY, (0, 1), min_count=1)
+    fairest = np.array([-0.31, 0.52])
+    found = interval_figures(z, codes, fairest, frontier)
+    kappa = 1.0 / (1.0 + np.exp(-fairest))
+    inside = (eta > np.minimum(0.5, kappa)[codes]) & (eta <= np.maximum(0.5, kappa)[codes])
+    assert found["interval_share"] == inside.mean()
+    assert found["acc_dep"] == pytest.approx(np.where(inside, np.abs(2 * eta - 1), 0).mean())
+    assert (found["fairest_0"], found["fairest_1"]) == (-0.31, 0.52)
+    # with the true eta, the expected accuracy that is given back is acc_dep itself
+    mass, law = np.full((1, n), 1.0 / n), eta[None]
+    back = sum(
+        accuracy(mass[:, codes == a], law[:, codes == a], np.array([0.5]))
+        - accuracy(mass[:, codes == a], law[:, codes == a], kappa[[a]])
+        for a in (0, 1)
+    )
+    assert found["acc_dep"] == pytest.approx(back, abs=1e-12)
+
+
+# ---- the score of an epoch ---------------------------------------------------------------------
+
+
+def dial_rows(n: int = 400) -> tuple[np.ndarray, TrainingData]:
+    rng = np.random.default_rng(0)
+    data = held_rows(n=n)
+    z = rng.standard_normal(n) + 0.8 * (data.codes - 0.5)
+    data.y = rng.random(n) < 1.0 / (1.0 + np.exp(-2.0 * z))
+    return z, data
+
+
+def test_the_dial_score_is_the_area_under_what_the_dial_delivers() -> None:
+    z, data = dial_rows()
+    found = dial_figures(z, data, "dial")
+    frontier = sweep_encoded(z, data.codes, data.y, DEMOGRAPHIC_PARITY, (0, 1), min_count=1)
+    tolerances = np.linspace(0.0, 1.0, 4001)
+    points, _ = frontier.points.find(tolerances)
+    delivered = frontier.accuracy_of(points)
+    assert found["score"] == pytest.approx(np.trapezoid(delivered, tolerances), abs=2e-3)
+    assert found["gap"] == frontier.gap[0]
+    assert found["accuracy"] == frontier.accuracy[0]
+
+
+def test_the_score_can_be_the_papers_hypervolume() -> None:
+    z, data = dial_rows()
+    found = dial_figures(z, data, "hypervolume")
+    assert found["score"] == found["hypervolume"]
+    other = dial_figures(z, data, "dial")
+    assert found["hypervolume"] == other["hypervolume"]
+    frontier = sweep_encoded(z, data.codes, data.y, DEMOGRAPHIC_PARITY, (0, 1), min_count=1)
+    points, _ = frontier.points.find(np.linspace(0.0, frontier.gap[0], 50))
+    best = np.maximum.accumulate(frontier.accuracy[points])  # of those within a gap
+    gaps = frontier.gap[points]
+    area = float((best * np.diff(np.append(gaps, 1.0))).sum())
+    assert found["hypervolume"] == pytest.approx(area, abs=1e-12)
+
+
+def test_better_scores_have_a_better_score() -> None:
+    z, data = dial_rows()
+    noise = np.random.default_rng(1).standard_normal(len(z))
+    figures = [dial_figures(z + level * noise, data)["score"] for level in (0.0, 1.0, 5.0)]
+    assert figures[0] > figures[1] > figures[2]
+
+
+def test_validation_rows_of_one_group_are_scored_by_accuracy() -> None:
+    z, data = dial_rows()
+    one = data.codes == 0
+    data.validation = np.flatnonzero(one)
+    found = dial_figures(z[one], data)
+    right = ((z > 0) == data.y)[one].mean()
+    assert found == {"score": right, "accuracy": right}

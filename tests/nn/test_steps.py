@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from fairdial import DivergedError
-from fairdial.criteria import SELECTION
+from fairdial.core.criteria import SELECTION
 from fairdial.nn.masoba import Directions, Objective, directions
 from fairdial.nn.nets import DialNet, Head, MLPTrunk, ModuleStack
 from fairdial.nn.steps import BilevelStep, PlainStep
@@ -188,7 +188,7 @@ def test_frozen_and_empty_trunks_leave_the_head_to_learn() -> None:
     frozen = nn.Linear(3, 5)
     frozen.requires_grad_(False)
     for trunk in (frozen, nn.Identity()):
-        stack = ModuleStack.of(trunk, 2)
+        stack = ModuleStack.copies_of(trunk, 2)
         width = 5 if trunk is frozen else 3
         net = DialNet(stack, Head(2, width, 4, torch.Generator()), members=1, groups=2).double()
         before, head = weights(net.trunk), weights(net.head)
@@ -262,7 +262,7 @@ def test_a_quadratic_problem_is_solved() -> None:
     torch.testing.assert_close(net.trunk[0].detach(), exact, rtol=0, atol=1e-9)
 
 
-def test_an_outer_rate_near_the_inner_one_diverges_and_is_told() -> None:
+def test_an_outer_rate_near_the_inner_one_raises_diverged_error() -> None:
     step = quadratic(0.05, 0.1, 0.1)
 
     def run() -> None:

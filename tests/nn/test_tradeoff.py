@@ -13,7 +13,7 @@ from scipy.stats import kstest, spearmanr
 from torch import Tensor, nn
 from torch.nn import functional
 
-from fairdial.criteria import FALSE_POSITIVE, SELECTION, TRUE_POSITIVE, Rate
+from fairdial.core.criteria import FALSE_POSITIVE, SELECTION, TRUE_POSITIVE, Rate
 from fairdial.nn.nets import DialNet, Film, Head, MLPTrunk, ModuleStack
 from fairdial.nn.pareto import epo_weights
 from fairdial.nn.partition import fairness_names
@@ -39,13 +39,13 @@ def paired(
     return logits + 0.2 * torch.arange(groups)[:, None], y
 
 
-def counted(rate: Rate, y: Tensor) -> Tensor:
-    return torch.ones_like(y, dtype=torch.bool) if rate.counted is None else y == rate.counted
+def eligible(rate: Rate, y: Tensor) -> Tensor:
+    return torch.ones_like(y, dtype=torch.bool) if rate.eligible is None else y == rate.eligible
 
 
 def plain_gap(z: Tensor, y: Tensor, rate: Rate, sharpness: float = 10.0) -> Tensor:
     """Smooth gap of one member's logits (G, B), as the definition has it."""
-    used = counted(rate, y)
+    used = eligible(rate, y)
     rates = [
         torch.sigmoid(sharpness * z[a][used[a]]).mean() for a in range(len(z)) if used[a].any()
     ]
@@ -72,7 +72,7 @@ def test_the_gap_is_highest_minus_lowest_mean_sigmoid(
     assert found.value.shape == (3,)
     assert found.gradient.shape == logits.shape
     for m in range(3):
-        z, used = logits[m].numpy(), counted(rate, y).numpy()
+        z, used = logits[m].numpy(), eligible(rate, y).numpy()
         rates = [(1.0 / (1.0 + np.exp(-sharpness * z[a][used[a]]))).mean() for a in range(groups)]
         assert float(found.value[m]) == pytest.approx(max(rates) - min(rates), rel=1e-12)
         assert float(found.value[m]) > 0
@@ -133,10 +133,10 @@ def test_the_masks_of_two_criteria_split_the_rows() -> None:
 
 @pytest.mark.parametrize("rate", RATES[1:], ids=NAMES[1:])
 @pytest.mark.parametrize("empty", [0, 1, 2])
-def test_a_group_without_counted_rows_is_left_out(rate: Rate, empty: int) -> None:
+def test_a_group_without_eligible_rows_is_left_out(rate: Rate, empty: int) -> None:
     logits, y = paired(5, groups=3)
     logits[:, empty] = torch.tensor([[9.0], [-9.0]])  # would be the highest, or the lowest
-    y[empty] = 1.0 - rate.counted
+    y[empty] = 1.0 - rate.eligible
     rest = [a for a in range(3) if a != empty]
     found = Tradeoff(rate).disparity(logits, y)
     alone = Tradeoff(rate).disparity(logits[:, rest], y[rest])
@@ -147,7 +147,7 @@ def test_a_group_without_counted_rows_is_left_out(rate: Rate, empty: int) -> Non
 
 
 @pytest.mark.parametrize("full", [(), (0,), (1,)])
-def test_fewer_than_two_groups_with_counted_rows_have_no_gap(full: tuple[int, ...]) -> None:
+def test_fewer_than_two_groups_with_eligible_rows_have_no_gap(full: tuple[int, ...]) -> None:
     logits, y = paired(6, groups=3)
     y[:] = 0.0
     y[list(full), 2:] = 1.0
@@ -169,7 +169,7 @@ def test_sharp_sigmoids_give_the_gap_of_decisions(rate: Rate, groups: int) -> No
     logits, y = paired(8, groups=groups, n=40)
     logits = logits.sign() * (logits.abs() + 0.01)
     found = Tradeoff(rate, sharpness=1e7).disparity(logits, y)
-    used = counted(rate, y)
+    used = eligible(rate, y)
     for m in range(2):
         rates = [float((logits[m, a] > 0)[used[a]].double().mean()) for a in range(groups)]
         assert float(found.value[m]) == pytest.approx(max(rates) - min(rates), abs=1e-12)
@@ -197,7 +197,7 @@ def test_the_gap_lies_between_0_and_1_and_its_gradient_never_in_three_groups(
 
 
 @every_rate
-def test_order_is_of_no_account(rate: Rate) -> None:
+def test_the_order_does_not_matter(rate: Rate) -> None:
     logits, y = paired(10, members=3, groups=3)
     objective = Tradeoff(rate, 2.0)
     rng = np.random.default_rng(0)
@@ -237,7 +237,7 @@ def test_groups_of_any_size_count_alike(rate: Rate) -> None:
     codes = np.repeat([0, 1, 3], [5, 40, 11])  # group 2 has no rows
     z, positive = rng.standard_normal((2, 56)), rng.random(56) < 0.5
     loss, gap = Tradeoff(rate).on_rows(z, positive, codes)
-    used = np.ones(56, bool) if rate.counted is None else positive == rate.counted
+    used = np.ones(56, bool) if rate.eligible is None else positive == rate.eligible
     for r in range(2):
         rows = np.logaddexp(0.0, np.where(positive, -z[r], z[r]))
         means = [rows[codes == a].mean() for a in (0, 1, 3)]
@@ -251,7 +251,7 @@ def test_groups_of_any_size_count_alike(rate: Rate) -> None:
 
 
 @pytest.mark.parametrize("positive", [True, False])
-def test_rows_of_which_none_counts_have_no_gap(positive: bool) -> None:
+def test_rows_of_which_none_is_eligible_have_no_gap(positive: bool) -> None:
     rate = FALSE_POSITIVE if positive else TRUE_POSITIVE
     z = np.random.default_rng(2).standard_normal((2, 8))
     loss, gap = Tradeoff(rate).on_rows(z, np.full(8, positive), np.arange(8) % 2)
@@ -262,10 +262,10 @@ def test_rows_of_which_none_counts_have_no_gap(positive: bool) -> None:
 def test_the_record_has_the_mean_of_each_runs_members() -> None:
     logits, y = paired(12, members=6)
     objective = Tradeoff(SELECTION)
-    told = objective.losses(logits, y, 3)
+    found = objective.losses(logits, y, 3)
     for r in range(3):
         alone = objective.losses(logits[2 * r : 2 * r + 2], y)
-        assert {name: float(value[r]) for name, value in told.items()} == pytest.approx(
+        assert {name: float(value[r]) for name, value in found.items()} == pytest.approx(
             {name: float(value) for name, value in alone.items()}, rel=1e-13
         )
         both = [plain_gap(logits[m], y, SELECTION) for m in (2 * r, 2 * r + 1)]
@@ -276,7 +276,7 @@ def test_the_record_has_the_mean_of_each_runs_members() -> None:
 
 
 class Resnet(nn.Module):
-    """A trunk of one's own, with a shortcut, parameters of every number of axes, and a norm."""
+    """A user's trunk, with a shortcut, parameters of every number of axes, and a norm."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -346,7 +346,10 @@ def module_net(make: Callable[[], nn.Module], *, members: int = 1, groups: int =
     torch.manual_seed(20)
     nets = members * groups
     return DialNet(
-        ModuleStack.of(make, nets), Head(nets, 5, 4, generator(20)), members=members, groups=groups
+        ModuleStack.copies_of(make, nets),
+        Head(nets, 5, 4, generator(20)),
+        members=members,
+        groups=groups,
     ).double()
 
 
@@ -551,7 +554,7 @@ def test_frozen_weights_stay_and_have_no_gradient(kind: str) -> None:
         assert (p.grad is not None) == moved
 
 
-def test_a_batch_without_a_gap_is_no_trouble_to_epo() -> None:
+def test_epo_accepts_a_batch_without_a_gap() -> None:
     net = library_net()
     x, y = batch(0)
     step = epo(net, directions_for(1), TRUE_POSITIVE)
@@ -579,11 +582,11 @@ def test_every_trained_parameter_is_in_exactly_one_part(kind: str) -> None:
     assert step.fair
     assert step.rest
     for name, part in (("fairness", step.fair), ("accuracy", step.rest)):
-        groups = step.optimizers()[name].param_groups
+        groups = step.optimizers[name].param_groups
         assert sorted(id(p) for g in groups for p in g["params"]) == sorted(id(p) for p in part)
 
 
-def test_a_name_that_is_no_trained_parameter_is_refused() -> None:
+def test_names_other_than_trained_parameters_are_refused() -> None:
     net = library_net()
     with pytest.raises(AssertionError):
         fairbinn(net, fairness=["trunk.layers.9.weight"])
@@ -691,7 +694,7 @@ def weights_at(eta: float, *, steps: int = 30, **settings: Any) -> Tensor:
     return torch.cat([p.detach().flatten() for p in net.parameters()])
 
 
-def test_with_adam_and_apart_eta_is_of_no_account() -> None:
+def test_with_adam_and_separate_parts_eta_has_no_effect() -> None:
     one, two = (weights_at(eta, accumulate=False) for eta in (1.0, 1e4))
     torch.testing.assert_close(one, two, rtol=1e-4, atol=1e-4)
     assert float((one - two).abs().max()) < 1e-4
@@ -727,7 +730,7 @@ def test_a_larger_eta_ends_with_a_smaller_gap() -> None:
 
 @pytest.mark.parametrize("kind", ["epo", "fairbinn"])
 @pytest.mark.parametrize("kept", [[0], [2], [0, 2], [2, 0]])
-def test_the_runs_that_are_kept_go_on_as_if_nothing_was(kind: str, kept: list[int]) -> None:
+def test_kept_runs_continue_unchanged(kind: str, kept: list[int]) -> None:
     def make() -> Any:
         net = library_net(members=6, runs=3)
         return epo(net, directions_for(3)) if kind == "epo" else fairbinn(net)
@@ -782,7 +785,7 @@ def test_the_same_seed_draws_the_same_and_another_another() -> None:
     assert other.draw() != first[0]
 
 
-def test_draws_go_on_from_where_they_were() -> None:
+def test_draws_resume() -> None:
     step = yoto(film_net())
     step(*batch(0))
     state = {name: value.clone() for name, value in step.state().items()}

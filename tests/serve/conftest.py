@@ -21,7 +21,7 @@ from fairdial.serve.page import STATIC
 from fairdial.serve.page_data import page_data
 
 HERE = Path(__file__).parent
-ARTEFACTS = Path(os.environ.get("FAIRDIAL_ARTEFACTS", HERE.parents[1] / "test-artefacts"))
+ARTIFACTS = Path(os.environ.get("FAIRDIAL_ARTIFACTS", HERE.parents[1] / "test-artifacts"))
 BROWSER_OPTIONS = [
     "--headless",
     "--no-sandbox",
@@ -78,15 +78,15 @@ def _patience() -> None:
 
 @pytest.fixture(autouse=True)
 def _kept(request: pytest.FixtureRequest) -> Iterator[None]:
-    """What a test in the browser has left on the page, as a picture in the folder of artefacts."""
+    """What a test in the browser has left on the page, as a picture in the folder of artifacts."""
     if "page" not in request.fixturenames:
         yield
         return
     page: Page = request.getfixturevalue("page")
     yield
-    ARTEFACTS.mkdir(parents=True, exist_ok=True)
+    ARTIFACTS.mkdir(parents=True, exist_ok=True)
     name = re.sub(r"[^\w-]+", "-", request.node.name).strip("-")
-    page.screenshot(path=ARTEFACTS / f"{request.path.stem}-{name}.png", full_page=True)
+    page.screenshot(path=ARTIFACTS / f"{request.path.stem}-{name}.png", full_page=True)
 
 
 @pytest.fixture(scope="session")
@@ -106,7 +106,7 @@ def browser_type_launch_args(browser_type_launch_args: dict[str, Any]) -> dict[s
     return browser_type_launch_args | {"executable_path": program, "args": BROWSER_OPTIONS}
 
 
-def help_family(criterion: str = "demographic_parity", *, labelled: bool = True) -> Frontier:
+def help_family(criterion: str = "demographic_parity", *, labeled: bool = True) -> Frontier:
     """Eight settings, some of which others beat."""
     sample = make_gaussian(2_000, random_state=1)
     rng = np.random.default_rng(0)
@@ -114,11 +114,11 @@ def help_family(criterion: str = "demographic_parity", *, labelled: bool = True)
     helped = sample.groups == "group 0"
     noise = rng.normal(size=(8, 2_000)) * np.where(np.arange(8) % 3 == 1, 0.8, 0.1)[:, None]
     margins = sample.logits + settings[:, None] * helped + noise
-    y = sample.y if labelled else None
+    y = sample.y if labeled else None
     return measure(margins, sample.groups, y, settings=settings, criterion=criterion)
 
 
-def gaussian(criterion: str, n_groups: int, *, labelled: bool = True) -> Frontier:
+def gaussian(criterion: str, n_groups: int, *, labeled: bool = True) -> Frontier:
     """A swept frontier of the Gaussian law."""
     base, apart = (0.3, 0.5, 0.6, 0.4)[:n_groups], (1.2, 1.5, 1.3, 1.4)[:n_groups]
     shares = np.array((0.4, 0.3, 0.2, 0.1)[:n_groups])
@@ -129,7 +129,7 @@ def gaussian(criterion: str, n_groups: int, *, labelled: bool = True) -> Frontie
         separations=apart,
         random_state=2,
     )
-    y = sample.y if labelled else None
+    y = sample.y if labeled else None
     return sweep(sample.logits, sample.groups, y, criterion=criterion)
 
 
@@ -137,10 +137,10 @@ KINDS = {
     "equal selection, two groups": lambda: gaussian("demographic_parity", 2),
     "equal opportunity, two groups": lambda: gaussian("equal_opportunity", 2),
     "equal false alarms, four groups": lambda: gaussian("predictive_equality", 4),
-    "no labels, three groups": lambda: gaussian("demographic_parity", 3, labelled=False),
+    "no labels, three groups": lambda: gaussian("demographic_parity", 3, labeled=False),
     "a family": lambda: help_family(),
     "a family, equal opportunity": lambda: help_family("equal_opportunity"),
-    "a family without labels": lambda: help_family(labelled=False),
+    "a family without labels": lambda: help_family(labeled=False),
 }
 
 

@@ -5,14 +5,14 @@ const path = require("node:path");
 const readline = require("node:readline");
 
 const folder = process.argv[2];
-["dial.js", "words.js"].forEach((name) => require(path.join(folder, name)));
-const { dial, words } = globalThis.fairdial;
+["dial.js", "phrases.js"].forEach((name) => require(path.join(folder, name)));
+const { dial, phrases } = globalThis.fairdial;
 
 let opened = null;
 const calls = {
   open(document) {
     opened = dial.open(document);
-    return { states: opened.states.length, dialled: Array.from(opened.dialled) };
+    return { points: opened.points.length, reachable: Array.from(opened.reachable) };
   },
   many(name, ...lines) {
     return lines.map((line) => calls.dial(name, ...line));
@@ -28,8 +28,8 @@ const calls = {
   },
   ints: (text, length) => Array.from(dial.ints(text, length)),
   floats: (text) => Array.from(dial.floats(text)),
-  say: (name, ...rest) => words[name](opened, ...rest),
-  words: (name, ...rest) => words[name](...rest),
+  say: (name, ...rest) => phrases[name](opened, ...rest),
+  phrases: (name, ...rest) => phrases[name](...rest),
 };
 
 readline.createInterface({ input: process.stdin }).on("line", (line) => {

@@ -1,4 +1,4 @@
-// Loads the chart's library as the page does, in a browser that speaks a language; tells which.
+// Loads the chart library as the page does, in a browser with a given language; prints the one used.
 //
 //     node load_chart.js STATIC LANGUAGE [FILE ...]
 "use strict";

@@ -25,7 +25,7 @@ def text(document):
     return render_page(document)
 
 
-def test_the_one_file_names_no_other(text):
+def test_the_exported_page_needs_no_other_file(text):
     body = re.sub(r"<script.*?</script>|<style.*?</style>|<!--.*?-->", "", text, flags=re.DOTALL)
     links = re.findall(r"(?:src|href|action)=\"([^\"]*)\"", body)
     assert [link for link in links if not link.startswith("data:image/svg+xml;base64,")] == []
@@ -33,13 +33,13 @@ def test_the_one_file_names_no_other(text):
     assert not re.search(r"url\((?!data:)", text)
 
 
-def test_the_one_file_holds_the_document(text, document):
+def test_the_exported_page_contains_the_document(text, document):
     (block,) = re.findall(r'<script type="application/json" id="document">(.*?)</script>', text)
     assert json.loads(block) == document
     assert "<title>Loans &amp; &lt;more&gt;</title>" in text
 
 
-def test_the_one_file_allows_its_own_scripts_and_styles_only(text):
+def test_the_exported_page_allows_only_its_own_scripts_and_styles(text):
     (policy,) = re.findall(r'http-equiv="Content-Security-Policy" content="([^"]*)"', text)
     assert policy.startswith("default-src 'none';")
     assert "unsafe" not in policy
@@ -51,12 +51,12 @@ def test_the_one_file_allows_its_own_scripts_and_styles_only(text):
             assert f"'sha256-{digest}'" in policy
 
 
-def test_the_one_file_brings_the_notice_of_what_it_contains(text):
+def test_the_exported_page_contains_the_license_of_uplot(text):
     assert "The MIT License" in text
     assert "Leon Sorokin" in text
 
 
-def test_the_served_page_names_only_files_that_there_are():
+def test_the_served_page_names_only_existing_files():
     named = re.findall(r"(?:src|href)=\"([^\"]*)\"", render_index())
     assert named
     assert {name.removeprefix("static/") for name in named} <= set(page_files())

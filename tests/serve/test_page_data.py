@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from sklearn.linear_model import LogisticRegression
 
 from fairdial import CannotCertifyError, FairBayes, Frontier, InvalidInputError, criterion, sweep
+from fairdial.core.operating_points import PointTable
 from fairdial.datasets import make_gaussian
-from fairdial.paths import Table
 from fairdial.serve import page_data as module
 from fairdial.serve.page_data import page_data
 
@@ -37,14 +37,14 @@ def floats(text: str) -> NDArray[Any]:
 
 def rebuilt(document: dict[str, Any]) -> Frontier:
     """A frontier from what the page is given, its figures worked out from counts."""
-    states, rows = document["states"], np.array(document["rows"])
-    selected = ints(states["selected"], states["count"]).reshape(-1, *rows.shape)
+    points, rows = document["states"], np.array(document["rows"])
+    selected = ints(points["selected"], points["count"]).reshape(-1, *rows.shape)
     label = document["criterion"]["counted"]
-    counted = selected.sum(axis=1) if label is None else selected[:, label]
+    eligible = selected.sum(axis=1) if label is None else selected[:, label]
     whole = rows.sum(axis=0) if label is None else rows[label]
-    gap = np.ptp(counted / whole, axis=1)
+    gap = np.ptp(eligible / whole, axis=1)
     unknown = np.zeros(len(gap))
-    table = Table(unknown, gap, unknown > 0, np.zeros((len(gap), rows.shape[1])), selected)
+    table = PointTable(unknown, gap, unknown > 0, np.zeros((len(gap), rows.shape[1])), selected)
     groups = tuple(group["name"] for group in document["groups"])
     return Frontier(table, criterion(document["criterion"]["name"]), groups, rows, "none")
 
@@ -55,15 +55,15 @@ def stops_of(document: dict[str, Any]) -> NDArray[Any]:
 
 
 def assert_same_answers(frontier: Frontier, other: Frontier, tolerances: NDArray[Any]) -> None:
-    states, feasible = frontier.states.first_within(tolerances)
-    found, able = other.states.first_within(tolerances)
+    points, feasible = frontier.points.find(tolerances)
+    found, able = other.points.find(tolerances)
     assert np.array_equal(feasible, able)
-    assert np.array_equal(frontier.states.read(states)[1], other.states.read(found)[1])
-    assert np.array_equal(frontier.gap[states], other.gap[found])
+    assert np.array_equal(frontier.points.read(points)[1], other.points.read(found)[1])
+    assert np.array_equal(frontier.gap[points], other.gap[found])
 
 
 def large(rows: int, n_groups: int) -> Frontier:
-    """Many states, of which statements about new rows are cheap."""
+    """Many points, of which statements about new rows are cheap."""
     rng = np.random.default_rng(0)
     codes = np.arange(rows) % n_groups
     frontier = sweep(rng.normal(2.0 * codes - 1.0), codes, rng.random(rows) < 0.5)
@@ -76,7 +76,7 @@ def _few_certified_stops(monkeypatch):
     monkeypatch.setattr(module, "CERTIFIED_STOPS", 6)
 
 
-# ---- positions ---------------------------------------------------------------------------------
+# ---- points ------------------------------------------------------------------------------------
 
 
 def test_the_counts_answer_every_tolerance_as_the_frontier_does(frontier, document):
@@ -92,16 +92,16 @@ def test_the_document_is_json_and_survives_it(document):
 
 def test_thresholds_are_the_frontiers_to_three_decimals(two_groups):
     document = page_data(two_groups)
-    kept = np.flatnonzero(two_groups.states.dialled)
+    kept = np.flatnonzero(two_groups.points.reachable)
     found = ints(document["states"]["thresholds"], len(kept)) / 1000
-    assert np.abs(found - two_groups.states.read(kept)[0]).max() <= 0.0005 + 1e-12
+    assert np.abs(found - two_groups.points.read(kept)[0]).max() <= 0.0005 + 1e-12
 
 
-def test_infinite_thresholds_are_told_apart():
+def test_infinite_thresholds_are_distinguished():
     logits = np.r_[np.full(80, -np.inf), np.full(40, np.inf), np.full(40, -5.0)]
     frontier = sweep(logits, np.r_[np.zeros(80), np.ones(80)])
     document = page_data(frontier)
-    thresholds = frontier.states.read(np.flatnonzero(frontier.states.dialled))[0]
+    thresholds = frontier.points.read(np.flatnonzero(frontier.points.reachable))[0]
     found = ints(document["states"]["thresholds"], len(thresholds))
     assert np.isinf(thresholds).any()
     assert np.array_equal(np.abs(found) == module.ENDLESS, np.isinf(thresholds))
@@ -109,12 +109,12 @@ def test_infinite_thresholds_are_told_apart():
 
 
 def test_a_family_comes_with_all_its_settings(family):
-    states = page_data(family)["states"]
-    assert np.array_equal(floats(states["settings"]), family.setting)
-    assert states["thresholds"] is None
+    points = page_data(family)["states"]
+    assert np.array_equal(floats(points["settings"]), family.setting)
+    assert points["thresholds"] is None
 
 
-def test_the_slider_ends_at_or_just_above_the_gap_without_constraint(frontier, document):
+def test_the_slider_ends_at_or_just_above_the_unconstrained_gap(frontier, document):
     stops, step = stops_of(document), document["slider"]["step"]
     assert stops[-1] >= frontier.gap[0]
     assert stops[-1 - step] < frontier.gap[0]
@@ -128,14 +128,14 @@ def test_a_small_gap_has_finer_stops():
     assert document["slider"]["digits"] == 4
 
 
-def test_one_group_has_nothing_to_dial():
+def test_one_group_has_nothing_to_set():
     sample = make_gaussian(500, random_state=0)
     document = page_data(sweep(sample.logits, np.zeros(500), sample.y))
     assert document["slider"]["stops"] == 0
     assert document["states"]["count"] == 1
 
 
-def test_a_hundred_thousand_positions_take_less_than_three_megabytes():
+def test_a_hundred_thousand_points_take_less_than_three_megabytes():
     frontier = large(250_000, 2)
     document = page_data(frontier)
     assert document["states"]["count"] == document["states"]["of"] > 70_000
@@ -144,20 +144,20 @@ def test_a_hundred_thousand_positions_take_less_than_three_megabytes():
 
 
 @pytest.mark.parametrize(("most", "decimals"), [(7000, 4), (900, 3), (1, 3)])
-def test_where_positions_are_left_out_tolerances_of_so_many_decimals_stay_exact(
+def test_where_points_are_left_out_tolerances_of_some_decimals_stay_exact(
     monkeypatch, most, decimals
 ):
     frontier = large(30_000, 2)
-    monkeypatch.setattr(module, "MOST_STATES", most)
+    monkeypatch.setattr(module, "MOST_POINTS", most)
     document = page_data(frontier)
     assert document["states"]["decimals"] == decimals
-    assert document["states"]["of"] == frontier.states.dialled.sum() > document["states"]["count"]
+    assert document["states"]["of"] == frontier.points.reachable.sum() > document["states"]["count"]
     grid = np.arange(10**decimals + 1) / 10**decimals
     assert_same_answers(frontier, rebuilt(document), grid)
     assert_same_answers(frontier, rebuilt(document), stops_of(document))
 
 
-def test_many_groups_keep_fewer_positions(monkeypatch):
+def test_many_groups_keep_fewer_points(monkeypatch):
     monkeypatch.setattr(module, "MOST_NUMBERS", 30_000)
     document = page_data(large(30_000, 5))
     assert document["states"]["count"] * (10 + 5) <= 30_000
@@ -172,9 +172,10 @@ def test_a_thinned_frontier_answers_as_itself(two_groups):
 
 def test_a_frontier_whose_gaps_were_changed_is_refused(two_groups):
     thin = two_groups.thin(20)
-    thin.states.gap[3] *= 1.0001
-    with pytest.raises(InvalidInputError, match="gaps are those of its counts"):
+    thin.points.gap[3] *= 1.0001
+    with pytest.raises(InvalidInputError) as refused:
         page_data(thin)
+    assert refused.value.argument == "model"
 
 
 # ---- new rows ----------------------------------------------------------------------------------
@@ -187,18 +188,18 @@ def test_certified_stops_are_those_of_the_frontier(frontier, document):
     assert set(range(0, slider["stops"] + 1, slider["step"])) <= set(numbers.tolist())
     assert (np.diff(numbers) > 0).all()
     able, needed = ints(certified["able"], size)[:, 0], ints(certified["needed"], size)[:, 0]
-    selected = ints(certified["selected"], size).reshape(size, *frontier.rows.shape)
+    selected = ints(certified["selected"], size).reshape(size, *frontier.counts.shape)
     bounds = floats(certified["bounds"])
     assert 0 < able.sum() < size
     for i in range(size):
-        wish = numbers[i] / unit
+        tolerance = numbers[i] / unit
         if able[i]:
-            point = frontier.at(wish, confidence=0.95)
+            point = frontier.at(tolerance, confidence=0.95)
             assert np.array_equal(selected[i], point.selected)
             assert bounds[i] == point.certified_gap
         else:
             with pytest.raises(CannotCertifyError) as caught:
-                frontier.at(wish, confidence=0.95)
+                frontier.at(tolerance, confidence=0.95)
             assert needed[i] == (caught.value.rows_needed or 0)
             smallest = caught.value.smallest_tolerance
             assert smallest <= certified["smallest"] < smallest + 1 / unit  # itself, rounded up
@@ -206,7 +207,7 @@ def test_certified_stops_are_those_of_the_frontier(frontier, document):
     assert certified["margin"] == frontier.margin(0.95)
 
 
-def test_the_smallest_promise_is_a_stop_even_beyond_the_sliders_end():
+def test_the_smallest_certifiable_tolerance_is_a_stop_even_beyond_the_sliders_end():
     sample = make_gaussian(300, base_rates=(0.5, 0.5), separations=(1, 1), random_state=0)
     frontier = sweep(sample.logits, sample.groups, sample.y)
     document = page_data(frontier)
@@ -220,7 +221,7 @@ def test_the_smallest_promise_is_a_stop_even_beyond_the_sliders_end():
 
 
 @pytest.mark.parametrize(("certificate", "kind"), [("declared", "declared"), ("simultaneous",) * 2])
-def test_the_kind_of_statement_is_told(two_groups, certificate, kind):
+def test_the_kind_of_certificate_is_stated(two_groups, certificate, kind):
     document = page_data(replace(two_groups, certificate=certificate))
     assert document["certified"]["kind"] == kind
 
@@ -230,11 +231,11 @@ def test_more_than_two_groups_and_families_choose_after_looking(family):
     assert page_data(family)["certified"]["kind"] == "finite"
 
 
-def test_where_nothing_can_be_said_the_reason_is(two_groups, family):
+def test_without_a_certificate_the_reason_is_stated(two_groups, family):
     seen = page_data(replace(two_groups, certificate="none"))["certified"]
     assert seen == {"level": 0.95, "kind": "none", "reason": "seen"}
     family = Frontier.from_json(family.to_json())
-    family.states.family = 0
+    family.points.n_declared = 0
     assert page_data(family)["certified"]["reason"] == "searched"
 
 
@@ -279,7 +280,7 @@ def test_scores_that_are_all_alike_have_a_histogram(value):
 # ---- names -------------------------------------------------------------------------------------
 
 
-def test_a_model_brings_its_labels_and_its_position():
+def test_a_model_brings_its_labels_and_its_tolerance():
     sample = make_gaussian(3_000, random_state=0)
     words = np.where(sample.y == 1, "repaid", "default")
     model = FairBayes(LogisticRegression(), tolerance=0.1, criterion="equal_opportunity")
@@ -300,7 +301,7 @@ def test_labels_that_are_numbers_stay_unnamed():
     assert page_data(model)["labels"] is None
 
 
-def test_groups_may_be_called_otherwise(two_groups):
+def test_groups_may_be_renamed(two_groups):
     document = page_data(two_groups, people={"group 1": "men"})
     assert [group["people"] for group in document["groups"]] == [None, "men"]
 
@@ -308,15 +309,15 @@ def test_groups_may_be_called_otherwise(two_groups):
 @pytest.mark.parametrize(
     ("wrong", "named"),
     [
-        ({"name": ""}, "`name`"),
-        ({"name": 3}, "`name`"),
-        ({"people": {"nobody": "x"}}, "`people`.*nobody"),
-        ({"people": {"group 0": ""}}, "`people`"),
-        ({"labels": "yes"}, "`labels`"),
-        ({"labels": ("a", "b", "c")}, "`labels`"),
-        ({"labels": ("a", None)}, "`labels`"),
-        ({"confidence": 1.0}, "`confidence`"),
-        ({"tolerance": -0.1}, "`tolerance`"),
+        ({"name": ""}, "name"),
+        ({"name": 3}, "name"),
+        ({"people": {"nobody": "x"}}, "people.*nobody"),
+        ({"people": {"group 0": ""}}, "people"),
+        ({"labels": "yes"}, "labels"),
+        ({"labels": ("a", "b", "c")}, "labels"),
+        ({"labels": ("a", None)}, "labels"),
+        ({"confidence": 1.0}, "confidence"),
+        ({"tolerance": -0.1}, "tolerance"),
     ],
 )
 def test_wrong_arguments_are_named(two_groups, wrong, named):

@@ -1,25 +1,37 @@
-"""The estimators that a plan can name."""
+"""The estimators that a plan can name: registered methods, and variants that only studies use."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterator, Mapping
 
 from fairdial.bench.variants import ByShares, Distilled, WholeDial
-from fairdial.methods.auto import AutoDial
-from fairdial.methods.epo import EPO
-from fairdial.methods.fairbayes import FairBayes
-from fairdial.methods.fairbinn import FairBiNN
-from fairdial.methods.gfb import GFB
-from fairdial.methods.yoto import YOTO
+from fairdial.estimators.base import DialClassifier
+from fairdial.registry import BUILT_IN, Method, method_of, methods
 
-ESTIMATORS: dict[str, Any] = {
-    "GFB": GFB,
-    "FairBayes": FairBayes,
-    "EPO": EPO,
-    "FairBiNN": FairBiNN,
-    "YOTO": YOTO,
-    "ByShares": ByShares,
-    "WholeDial": WholeDial,
-    "Distilled": Distilled,
-    "AutoDial": AutoDial,
-}
+VARIANTS: tuple[type[DialClassifier], ...] = (ByShares, WholeDial, Distilled)
+
+
+class _Estimators(Mapping[str, type[DialClassifier]]):
+    """A view of the registry by class name."""
+
+    def __getitem__(self, name: str) -> type[DialClassifier]:
+        method = method_of(name)
+        if method is not None:
+            return method.load()
+        return {variant.__name__: variant for variant in VARIANTS}[name]
+
+    def __iter__(self) -> Iterator[str]:
+        registered = (method.estimator for method in methods())
+        return iter(dict.fromkeys((*registered, *(variant.__name__ for variant in VARIANTS))))
+
+    def __len__(self) -> int:
+        return len(tuple(iter(self)))
+
+
+ESTIMATORS = _Estimators()
+
+
+def own_method(estimator: str) -> Method | None:
+    """Return the method of a class that isn't the library's; None for the library's."""
+    method = method_of(estimator)
+    return None if method in BUILT_IN else method

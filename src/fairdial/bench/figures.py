@@ -1,4 +1,4 @@
-"""Figures of a report: pure functions of curves, and the same bytes for the same numbers."""
+"""Draw the figures of a report: pure functions of curves, with the same bytes each time."""
 
 from __future__ import annotations
 
@@ -13,18 +13,19 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.spatial import ConvexHull
 
-from fairdial.bench.curves import POINTS, Floats, Study, at_tolerances
-from fairdial.bench.reference import sensitivity
-from fairdial.bench.statistics import (
-    FIGURES,
+from fairdial._arrays import Floats
+from fairdial.bench.comparisons import (
     MATCHED,
+    POINTS,
+    QUANTITIES,
     Claim,
-    Measured,
-    Paired,
-    corrected,
-    paired,
+    KeyFigures,
+    at_tolerances,
 )
-from fairdial.errors import MissingExtraError, say_install
+from fairdial.bench.curves import Study
+from fairdial.bench.hypervolume import sensitivity
+from fairdial.bench.statistics import Paired, corrected, paired
+from fairdial.errors import MissingExtraError, install_command
 
 try:
     from matplotlib import style
@@ -32,15 +33,15 @@ try:
     from matplotlib.patches import PathPatch
     from matplotlib.path import Path
 except ModuleNotFoundError:
-    raise MissingExtraError(f"figures need matplotlib: {say_install('bench')}.") from None
+    raise MissingExtraError(f"reports need matplotlib: {install_command('bench')}.") from None
 
-# Okabe and Ito's colours, those that show on white and on black.
-COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
+# Okabe and Ito's colors that are visible on white and on black.
+COLORS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
 MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 DASHES = ("-", "--", "-.", ":")
-GREY = "#8c8c8c"
-INK, FAINT = "#1d1d20", "#d9d9dd"  # become the page's colours in HTML
-HANDLE, LETTER, MOST_COLUMNS = 0.6, 0.068, 6  # of a legend; inches
+GRAY = "#8c8c8c"
+INK, FAINT = "#1d1d20", "#d9d9dd"  # replaced by the page's colors in HTML
+HANDLE, LETTER, MOST_COLUMNS = 0.6, 0.068, 6  # of a legend; in inches
 STYLE = {
     "font.size": 9,
     "axes.titlesize": 10,
@@ -64,10 +65,10 @@ STYLE = {
     "pdf.fonttype": 42,
     "text.parse_math": False,
 }
-MANY_POINTS = 6.0  # of accuracy: beyond, the axis is logarithmic outside of [-1, 1]
+MANY_POINTS = 6.0  # of accuracy; beyond, the axis is logarithmic outside [-1, 1]
 TICKS = (-30, -10, -3, -1, -0.5, 0, 0.5, 1, 3, 10, 30)
-WIDE = 3.7  # inches of a panel
-DPI = 200
+WIDTH = 3.7  # of a panel, in inches
+DPI = 110
 CORNERS = np.linspace(0.0, 2 * np.pi, 24, endpoint=False)
 
 
@@ -75,31 +76,31 @@ CORNERS = np.linspace(0.0, 2 * np.pi, 24, endpoint=False)
 
 
 def looks(study: Study) -> dict[str, dict[str, Any]]:
-    """Colour, marker and dash of each method, the same in every figure; null rows are grey."""
+    """Return color, marker and dash of each method, for all figures; null methods are gray."""
     found: dict[str, dict[str, Any]] = {}
     shown = [m for m in study.plan.methods if m.seed_offset == 0]
     for i, method in enumerate(shown):
-        dash = DASHES[i // len(COLOURS) % len(DASHES)]
+        dash = DASHES[i // len(COLORS) % len(DASHES)]
         found[method.name] = {
-            "color": COLOURS[i % len(COLOURS)],
+            "color": COLORS[i % len(COLORS)],
             "marker": MARKERS[i % len(MARKERS)],
             "linestyle": dash,
         }
     for method in study.plan.methods:
-        found.setdefault(method.name, {"color": GREY, "marker": "", "linestyle": "--"})
+        found.setdefault(method.name, {"color": GRAY, "marker": "", "linestyle": "--"})
     for name, look in found.items():  # matplotlib's legends skip names that start with _
         look["label"] = f" {name}" if name.startswith("_") else name
     return found
 
 
 def _sheet(rows: int, columns: int, height: float) -> tuple[Figure, Any]:
-    width = max(WIDE * columns, 5.2)
+    width = max(WIDTH * columns, 5.2)
     figure = Figure(figsize=(width, height * rows + 0.5), layout="constrained")
     return figure, figure.subplots(rows, columns, squeeze=False)
 
 
 def _legend(figure: Figure, axes: Any, look: dict[str, Any]) -> None:
-    """One legend under all panels, in the plan's order."""
+    """Add one legend below all panels, in the plan's order."""
     found: dict[str, Any] = {}
     for ax in np.ravel(axes):
         for handle, label in zip(*ax.get_legend_handles_labels(), strict=True):
@@ -115,10 +116,10 @@ def _legend(figure: Figure, axes: Any, look: dict[str, Any]) -> None:
 # ---- figures -----------------------------------------------------------------------------------
 
 
-def draw_tradeoffs(study: Study, parts: list[Measured]) -> Figure:
-    """Mean accuracy and gap over seeds by position, with a band of one standard error.
+def draw_tradeoffs(study: Study, parts: list[KeyFigures]) -> Figure:
+    """Draw mean accuracy and gap by operating point, with a band of one standard error.
 
-    All of it above; below, the part where the baseline's and the main method's curves lie.
+    Above: everything. Below: the region of the baseline and the main method.
     """
     figure, axes = _sheet(2, len(parts), 2.7)
     look = looks(study)
@@ -135,13 +136,13 @@ def draw_tradeoffs(study: Study, parts: list[Measured]) -> Figure:
         near = [means[n] for n in (study.plan.baseline, study.plan.main) if n in means]
         _zoom(column[0], column[1], np.concatenate(near or [*means.values()]))
         column[0].set(title=part.panel.title, ylabel="accuracy")
-        column[1].set(xlabel="gap on test rows", ylabel="accuracy, nearer")
+        column[1].set(xlabel="gap on test rows", ylabel="accuracy, enlarged")
     _legend(figure, axes, look)
     return figure
 
 
 def _zoom(whole: Any, ax: Any, points: Floats) -> None:
-    """Show these points and a margin, but no more than the whole."""
+    """Show these points and a margin, within the limits of the whole."""
     low, high = points.min(axis=0), points.max(axis=0)
     margin = np.maximum(0.25 * (high - low), 0.002)
     (left, right), (bottom, top) = whole.get_xlim(), whole.get_ylim()
@@ -149,45 +150,47 @@ def _zoom(whole: Any, ax: Any, points: Floats) -> None:
     ax.set_ylim(max(low[1] - 2 * margin[1], bottom), min(high[1] + margin[1], top))
 
 
-def _ribbon(centres: Floats, radii: Floats, colour: str) -> PathPatch:
-    """The union of ellipses around points, and of what lies between neighbours."""
+def _ribbon(centers: Floats, radii: Floats, color: str) -> PathPatch:
+    """Return the union of ellipses around points and of the areas between neighbors."""
     least = 1e-6
     circle = np.column_stack((np.cos(CORNERS), np.sin(CORNERS)))
-    rings = centres[:, None] + np.maximum(radii, least)[:, None] * circle  # (n, corners, 2)
+    rings = centers[:, None] + np.maximum(radii, least)[:, None] * circle  # (n, corners, 2)
     outlines = []
     for first, second in itertools.pairwise(rings):
         both = np.concatenate((first, second))
-        hull = both[ConvexHull(both).vertices]  # counter-clockwise: overlaps fill once
+        hull = both[ConvexHull(both).vertices]  # counterclockwise, so overlaps fill once
         outlines.append(Path(np.concatenate((hull, hull[:1])), closed=True))
     shape = Path.make_compound_path(*outlines)
-    return PathPatch(shape, facecolor=colour, edgecolor="none", alpha=0.16)
+    return PathPatch(shape, facecolor=color, edgecolor="none", alpha=0.16)
 
 
-def draw_tolerances(study: Study, parts: list[Measured]) -> Figure:
-    """At common tolerances: accuracy beside the baseline's, paired; and the gap on test rows."""
+def draw_tolerances(study: Study, parts: list[KeyFigures]) -> Figure:
+    """Draw accuracy minus the baseline's, and the gap on test rows, at common tolerances."""
     figure, axes = _sheet(2, len(parts), 2.5)
     look, base = looks(study), study.plan.baseline
     for (top, bottom), part in zip(axes.T, parts, strict=True):
         panel = part.panel
         accuracy, gaps = at_tolerances(panel, 0), at_tolerances(panel, 1)
-        wishes = np.array([*accuracy])
+        tolerances = np.array([*accuracy])
         top.axhline(0.0, color=INK, linewidth=0.8)
         names = panel.compared
         nulls = [null for null, twin in panel.nulls if twin == base]
         for name in [n for n in (*names, *nulls) if n != base and base in names]:
             found = [paired(POINTS * (values[name] - values[base])) for values in accuracy.values()]
-            _banded(top, wishes, found, look[name])
+            _banded(top, tolerances, found, look[name])
         for name in names:
             found = [paired(values[name]) for values in gaps.values()]
-            _banded(bottom, wishes, found, look[name])
-        bottom.plot(wishes, wishes, color=INK, linewidth=0.9, linestyle=":", label="tolerance")
+            _banded(bottom, tolerances, found, look[name])
+        bottom.plot(
+            tolerances, tolerances, color=INK, linewidth=0.9, linestyle=":", label="tolerance"
+        )
         top.set(title=panel.title, ylabel=f"accuracy, points to {_short(base)}")
         if max(map(abs, top.get_ylim())) > MANY_POINTS:
             top.set_yscale("symlog", linthresh=1.0, linscale=1.5)
             inside = [tick for tick in TICKS if top.get_ylim()[0] <= tick <= top.get_ylim()[1]]
             top.set_yticks(inside, labels=[f"{tick:g}" for tick in inside])
             top.minorticks_off()
-        bottom.set(xlabel="tolerance asked for on calibration rows", ylabel="gap on test rows")
+        bottom.set(xlabel="tolerance on calibration rows", ylabel="gap on test rows")
     _legend(figure, axes, look)
     return figure
 
@@ -203,8 +206,8 @@ def _banded(ax: Any, x: ArrayLike, found: list[Paired], look: dict[str, Any]) ->
     ax.plot(x, mean, **{**look, "marker": ""})
 
 
-def draw_sensitivity(study: Study, parts: list[Measured]) -> Figure:
-    """HV and inverted HV over the place of the reference point; a star where the report has it."""
+def draw_sensitivity(study: Study, parts: list[KeyFigures]) -> Figure:
+    """Draw HV and inverted HV against the reference point; a star marks the report's value."""
     figure, axes = _sheet(2, len(parts), 2.5)
     look = looks(study)
     for column, part in zip(axes.T, parts, strict=True):
@@ -212,8 +215,8 @@ def draw_sensitivity(study: Study, parts: list[Measured]) -> Figure:
         found = sensitivity(part.panel, reference)
         main = (part.volumes.hv, part.volumes.inverted)
         steps = (reference.steps, reference.inverted_steps)
-        words = ("HV (more is better)", "inverted HV (less is better)")
-        for ax, means, values, at, word in zip(column, found, main, steps, words, strict=True):
+        labels = ("HV (higher is better)", "inverted HV (lower is better)")
+        for ax, means, values, at, label in zip(column, found, main, steps, labels, strict=True):
             for name in part.panel.compared:
                 line = {**look[name], "marker": ""}
                 ax.plot(means.index, means[name], **line)
@@ -221,55 +224,57 @@ def draw_sensitivity(study: Study, parts: list[Measured]) -> Figure:
             ax.set_xscale("log")
             ax.set_xticks([2, 5, 10, 20, 40, 80], labels=["2", "5", "10", "20", "40", "80"])
             ax.minorticks_off()
-            ax.set_ylabel(word)
+            ax.set_ylabel(label)
         column[0].set_title(part.panel.title)
-        column[1].set_xlabel("N - 1, N' - 1: the reference point comes nearer")
+        column[1].set_xlabel("N - 1 = N' - 1 (closer reference point to the right)")
     _legend(figure, axes, look)
     return figure
 
 
-def draw_differences(study: Study, parts: list[Measured], claims: list[Claim]) -> Figure:
-    """Differences to the baseline on the key figures, and null rows.
+def draw_differences(study: Study, parts: list[KeyFigures], claims: list[Claim]) -> Figure:
+    """Draw differences from the baseline on the key quantities, with null methods.
 
-    With 95% intervals: thick lines are the plain ones, thin lines the corrected ones.
+    Thick lines are plain 95% intervals, thin lines corrected ones.
     """
     base = study.plan.baseline
     lines = [_differing(part, claims, base) for part in parts]
     height = 0.26 * max((len(names) for names, _ in lines), default=1) + 0.9
-    figure, axes = _sheet(len(parts), len(FIGURES), height)
+    figure, axes = _sheet(len(parts), len(QUANTITIES), height)
     figure.set_figwidth(8.4)
     look = looks(study)
     for row, part, (names, find) in zip(axes, parts, lines, strict=True):
-        for ax, name_of_figure in zip(row, FIGURES, strict=True):
+        for ax, quantity in zip(row, QUANTITIES, strict=True):
             ax.axvline(0.0, color=INK, linewidth=0.8)
             for place, name in enumerate(names):
-                found = find(name_of_figure, name)
-                colour, marker = look[name]["color"], look[name]["marker"] or "o"
-                ax.plot(found.mean, place, marker, color=colour)
+                found = find(quantity, name)
+                color, marker = look[name]["color"], look[name]["marker"] or "o"
+                ax.plot(found.mean, place, marker, color=color)
                 if found.seeds > 1:
                     for ends, width in ((corrected(found), 1.0), (found, 2.4)):
-                        line = {"color": colour, "linewidth": width, "solid_capstyle": "butt"}
+                        line = {"color": color, "linewidth": width, "solid_capstyle": "butt"}
                         ax.plot([ends.low, ends.high], [place, place], "-", **line)
             ax.set_yticks(range(len(names)), labels=names if ax is row[0] else [""] * len(names))
             ax.set_ylim(len(names) - 0.5, -0.5)
             ax.grid(axis="y", visible=False)
-            ax.set_xlabel(
-                "accuracy at matched gaps, points" if name_of_figure == MATCHED else name_of_figure
-            )
-        row[1].set_title(f"{part.panel.title}: difference to {_short(base)}, 95% intervals")
+            ax.set_xlabel("accuracy at matched gaps, points" if quantity == MATCHED else quantity)
+        row[1].set_title(f"{part.panel.title}: difference from {_short(base)}, 95% intervals")
     return figure
 
 
 def _differing(
-    part: Measured, claims: list[Claim], base: str
+    part: KeyFigures, claims: list[Claim], base: str
 ) -> tuple[list[str], Callable[[str, str], Paired]]:
-    """Methods that have a difference to the baseline, and what finds it."""
-    mine = {(c.figure, c.a): c.found for c in claims if c.panel == part.panel.title and c.b == base}
+    """Return the methods with a difference from the baseline, and a function that finds it."""
+    known = {
+        (c.quantity, c.a): c.found for c in claims if c.panel == part.panel.title and c.b == base
+    }
     nulls = [null for null, twin in part.panel.nulls if twin == base]
-    names = list(dict.fromkeys(a for _, a in mine)) + nulls
+    names = list(dict.fromkeys(a for _, a in known)) + nulls
 
-    def find(figure: str, name: str) -> Paired:
-        return mine[figure, name] if name not in nulls else part.difference(figure, name, base)
+    def find(quantity: str, name: str) -> Paired:
+        if name in nulls:
+            return part.difference(quantity, name, base)
+        return known[quantity, name]
 
     return names, find
 
@@ -278,10 +283,10 @@ def _differing(
 
 
 def render(draw: Callable[[], Figure]) -> dict[str, bytes]:
-    """A figure as PNG, PDF and SVG, without dates and versions in it."""
+    """Return a figure as PNG, PDF and SVG, without dates and versions."""
     found = {}
     with style.context(["default", STYLE]), warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="Glyph", category=UserWarning)  # rare letters
+        warnings.filterwarnings("ignore", message="Glyph", category=UserWarning)  # missing letters
         figure = draw()
         figure.draw_without_rendering()
         figure.set_layout_engine("none")  # laid out once for all files
@@ -298,7 +303,7 @@ def render(draw: Callable[[], Figure]) -> dict[str, bytes]:
 
 
 def inline(svg: bytes, name: str) -> str:
-    """An SVG for a page that holds others: own ids, the page's ink, no links to anywhere."""
+    """Return an SVG to embed in a page: with unique ids, the page's colors and no links."""
     text = svg.decode("utf-8")
     text = text[text.index("<svg") :]
     text = re.sub(r"<metadata>.*?</metadata>", "", text, flags=re.DOTALL)

@@ -1,7 +1,7 @@
-"""The paper's tables as data, and how a study's set-up differs from the paper's.
+"""The paper's tables as data, and how a study's setup differs from the paper's.
 
 Transcribed from tab:hv, tab:inverted_hv, tab:hv_diff_quartiles, tab:inv_hv_diff_quartiles and the
-four tab:cost tables. All of them are about demographic parity, over five seeds.
+four tab:cost tables. All are for demographic parity, over five seeds.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from fairdial.bench.plan import Method, Plan
-from fairdial.criteria import criterion as find_criterion
+from fairdial.core.criteria import criterion as find_criterion
 
 METHODS = ("EPO", "FairBiNN", "YOTO", "FairBayes", "GFB")
 DATASETS = ("celeba", "utkface", "adult", "compas")
@@ -29,7 +29,7 @@ class Spread(NamedTuple):
 
 
 class Quartiles(NamedTuple):
-    """Of differences by seed, GFB minus another method."""
+    """Mean and quartiles of differences by seed, GFB minus another method."""
 
     mean: float
     q1: float
@@ -38,7 +38,7 @@ class Quartiles(NamedTuple):
 
 
 class Seconds(NamedTuple):
-    """Wall-clock seconds; an adaptation of None is training anew."""
+    """Wall-clock seconds; an adaptation of None means training again."""
 
     train: float
     adaptation: float | None
@@ -114,7 +114,7 @@ HV_QUARTILES = {
     ),
 }
 
-# Negative is good for GFB here; the paper's caption of this table says the opposite.
+# Negative favors GFB; the paper's caption of this table says the opposite.
 INVERTED_HV_QUARTILES = {
     "celeba": _quartiles(
         (-0.2295, -0.3732, -0.1988, -0.1032),
@@ -176,63 +176,59 @@ COST = {
 
 
 def column(method: Method) -> str | None:
-    """The paper's column that a method stands beside, if there is one."""
-    own = method.scorer is None and method.seed_offset == 0
-    return method.estimator if own and method.estimator in METHODS else None
+    """Return the paper's column for a method, or None."""
+    comparable = method.scorer is None and method.seed_offset == 0
+    return method.estimator if comparable and method.estimator in METHODS else None
 
 
-def knows(dataset: str, criterion: str) -> bool:
-    """Whether the paper has figures for it."""
+def has_results(dataset: str, criterion: str) -> bool:
+    """Return whether the paper has results for a data set and criterion."""
     return dataset in DATASETS and criterion == CRITERION
 
 
 def differences(plan: Plan) -> list[str]:
-    """In what a study's set-up differs from the paper's, a sentence each."""
+    """Return how a study's setup differs from the paper's, one sentence each."""
     found = []
     tables = any(name not in PICTURES for name in plan.datasets)
     if tables:
         found.append(
-            "Tables are encoded by the library's own encoder; the paper used TARTE, a pretrained "
-            "model with 768 features."
+            "Tables are encoded by the library's encoder; the paper used TARTE, a pretrained model "
+            "with 768 features."
         )
     if tables and any(method.settings == "paper" for method in plan.methods):
         found.append(
-            "Methods with the paper's settings have its depth, loss, batch sizes and patience, "
-            "but their widths are scaled to the encoder's features."
+            "Methods with the paper's settings have its depth, loss, batch sizes and patience, but "
+            "widths scaled to the encoder's features."
         )
     if any(method.settings != "paper" and method.scorer is None for method in plan.methods):
-        found.append(
-            "Methods with default settings train the library's own networks, not the paper's."
-        )
+        found.append("Methods with default settings train the library's networks, not the paper's.")
     found += [
-        "No hyper-parameters were searched; the paper tuned each method on validation rows, and "
-        "doesn't say over what.",
+        "Hyperparameters are not tuned; the paper tuned each method on validation rows, over "
+        "unstated ranges.",
         "Thresholds come from an exact search; the paper's release bisects, and can miss the "
-        "tolerance on the very rows it searches.",
+        "tolerance even on the rows that it searches.",
         "Inverted HV counts all points of a curve; the paper's formula and text differ on which "
         "points count.",
-        "The paper timed an A100; the timings here are those of the machine of the records.",
+        "The paper's timings are from an A100, these from the machine of the records.",
     ]
     if set(plan.seeds) != set(SEEDS):
         found.append(
-            f"The paper has {len(SEEDS)} seeds ({', '.join(map(str, SEEDS))}), this plan "
+            f"The paper has {len(SEEDS)} seeds ({', '.join(map(str, SEEDS))}), this plan has "
             f"{len(plan.seeds)}."
         )
     here = {name for method in plan.methods if (name := column(method)) is not None}
     absent = [name for name in METHODS if name not in here]
-    more = [m.name for m in plan.methods if m.seed_offset == 0 and column(m) is None]
-    if absent or more:
-        words = (
-            f"without {', '.join(absent)}" if absent else "",
-            f"with {', '.join(more)} besides" if more else "",
-        )
+    extra = [m.name for m in plan.methods if m.seed_offset == 0 and column(m) is None]
+    if absent or extra:
+        changes = [f"leaves out {', '.join(absent)}"] if absent else []
+        changes += [f"adds {', '.join(extra)}"] if extra else []
         found.append(
-            f"The comparison is {' and '.join(w for w in words if w)}: HV is normalised over all "
-            "methods compared, so its values can't be set against the paper's digit by digit."
+            f"The comparison {' and '.join(changes)}. HV is normalized over all compared methods, "
+            "so its values differ from the paper's."
         )
     if plan.rows is not None:
-        found.append(f"Data sets are sampled down to {plan.rows} rows.")
+        found.append(f"Each data set is a sample of {plan.rows} rows.")
     others = [name for name in plan.criteria if find_criterion(name).name != CRITERION]
     if others:
-        found.append(f"The paper has demographic parity only, not {', '.join(others)}.")
+        found.append(f"The paper has only demographic parity, not {', '.join(others)}.")
     return found

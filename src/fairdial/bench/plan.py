@@ -1,10 +1,7 @@
-"""A plan: which methods, on which data sets, with which seeds. It is data, read from TOML."""
+"""The plan of a study, read from TOML: which methods, on which data sets, with which seeds."""
 
 from __future__ import annotations
 
-import difflib
-import inspect
-import os
 import re
 import tomllib
 from collections.abc import Iterable, Sequence
@@ -12,15 +9,20 @@ from dataclasses import dataclass, field, fields, replace
 from importlib.resources import files
 from itertools import product
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
+from fairdial._validation import did_you_mean
 from fairdial.bench.estimators import ESTIMATORS
-from fairdial.bench.sources import SOURCES
-from fairdial.criteria import criterion as find_criterion
+from fairdial.bench.model import parameters
+from fairdial.bench.store import Config, replace_file
+from fairdial.core.criteria import criterion as find_criterion
+from fairdial.datasets.registry import DATASETS
 from fairdial.errors import InvalidInputError
-from fairdial.methods.network import Network
+from fairdial.estimators.fairbayes import FairBayes
+from fairdial.nn.network import Network
+from fairdial.registry import check_constructor, method_of, methods
 
 SCORERS = ("gradient boosting", "small trees", "logistic regression", "network")
 SETTINGS = ("default", "paper")
@@ -29,35 +31,37 @@ CALIBRATIONS = ("apart", "pooled", "crossed")
 EVALUATED = ("test", "validation")
 SHIPPED = ("quick", "paper-tabular", "paper-images", "paper-images-tuned", "confirm")
 GRID = tuple(round(0.01 * i, 2) for i in range(21))
+OF_STUDIES = {"checkpoint", "validation", "callbacks", "trunk", "verbose"}  # network arguments
+OF_TRIALS = {"criterion", "tolerance", "random_state", "calibration", "network", "estimator"}
 
 
 @dataclass(frozen=True)
 class Method:
-    """One row of the comparison.
+    """One method of the comparison.
 
     Attributes
     ----------
     name : str
-        What the tables call it.
+        Its name in the tables.
     estimator : str
         A class of the library.
     settings : {"default", "paper"}
         Where the arguments come from; "paper" scales the networks to the encoder.
     scorer : str or list of str, optional
-        What FairBayes dials, instead of a network; the average of several.
+        What FairBayes uses instead of a network; several are averaged.
     pictures : {"frozen", "tuned"}
-        What a ResNet-18 does where rows are pictures: its features are the network's inputs, or
-        it is the network's trunk and trained with it.
+        For pictures, whether the features of a frozen ResNet-18 are the network's inputs, or the
+        ResNet is its trunk and trained with it.
     calibration : {"apart", "pooled", "crossed"}
-        Which rows find the frontier: the calibration rows; with them those that early stopping
-        looked at; or all rows, by cross-fitting.
+        Which rows the frontier is found on: the calibration rows; those and the rows of early
+        stopping; or all rows, by cross-fitting.
     arguments, network, encoder : dict
-        Over those: arguments of the estimator, of its network, and of the encoder of tables.
+        Arguments of the estimator, of its network and of the table encoder that differ.
     sees_group : bool
-        Whether the group is one more column for the ``scorer``; networks see it by themselves.
+        Whether the ``scorer`` gets the group as a column; networks always see the group.
     seed_offset : int
-        Added to the method's seed, not to the split's (a null row): other initial weights and
-        batches, the same rows.
+        Added to the method's seed, but not to the split's: a null method, which repeats another
+        one on the same rows with other initial weights and batches.
     """
 
     name: str
@@ -73,86 +77,95 @@ class Method:
     seed_offset: int = 0
 
     def __post_init__(self) -> None:
-        _kind(self.name, str, "name")
-        _whole(self.seed_offset, "seed_offset", least=0)
+        _check_type(self.name, str, "name")
+        _check_integer(self.seed_offset, "seed_offset", least=0)
         for name in ("arguments", "network", "encoder"):
-            _kind(getattr(self, name), dict, name)
-        _one_of(self.estimator, "estimator", tuple(ESTIMATORS))
-        _one_of(self.settings, "settings", SETTINGS)
-        _one_of(self.pictures, "pictures", PICTURES)
-        _one_of(self.calibration, "calibration", CALIBRATIONS)
-        if self.calibration == "crossed" and self.estimator != "FairBayes":
-            raise InvalidInputError(
-                f"`calibration` must be 'apart' or 'pooled' for {self.estimator}, got 'crossed' in "
-                f"{self.name!r}."
-            )
+            _check_type(getattr(self, name), dict, name)
+        if self.estimator not in ESTIMATORS:
+            offered = dict.fromkeys(method.estimator for method in methods())
+            _check_choice(self.estimator, "estimator", offered, f" in the method {self.name!r}")
+        check_constructor(ESTIMATORS[self.estimator])
+        _check_choice(self.settings, "settings", SETTINGS)
+        _check_choice(self.pictures, "pictures", PICTURES)
+        _check_choice(self.calibration, "calibration", CALIBRATIONS)
         for scorer in self.scorers:
-            _one_of(scorer, "scorer", SCORERS)
-        if self.calibration == "pooled" and self.scorers:
-            raise InvalidInputError(
-                f"`calibration` must be 'apart' or 'crossed' with a `scorer`, which has no rows of "
-                f"early stopping to pool, got 'pooled' in {self.name!r}."
-            )
-        _kind(self.sees_group, bool, "sees_group")
-        if self.sees_group and (not self.scorers or "network" in self.scorers):
-            raise InvalidInputError(
-                "`sees_group` must go with a `scorer` that isn't a network: networks see the group "
-                f"by themselves, got it in {self.name!r}."
-            )
-        if self.scorers:
-            bare = "network" not in self.scorers and self.network
-            if self.estimator != "FairBayes" or bare or self.settings == "paper":
-                raise InvalidInputError(
-                    f"`scorer` must go with FairBayes and without a network, got it in "
-                    f"{self.name!r}."
-                )
-        own = _arguments(ESTIMATORS[self.estimator])
-        _known(self.arguments, own - RESERVED, f"arguments of {self.estimator}")
-        _known(self.network, _arguments(Network) - OWN, "arguments of Network that a plan may set")
+            _check_choice(scorer, "scorer", SCORERS)
+        _check_type(self.sees_group, bool, "sees_group")
+        self._check_combinations()
+        accepted = parameters(ESTIMATORS[self.estimator]) - OF_TRIALS
+        _check_keys(self.arguments, accepted, f"arguments of {self.estimator}")
+        _check_keys(self.network, parameters(Network) - OF_STUDIES, "arguments of Network")
         try:
-            trunk = object if self.pictures == "tuned" else None  # in the place of a ResNet
+            trunk = object if self.pictures == "tuned" else None  # stands in for a ResNet
             Network(**({"trunk": trunk} | self.network)).check()
         except InvalidInputError as error:
-            near = [_nearest(key, _arguments(Network) - {key}) for key in self.network]
-            hint = next(
-                (
-                    text
-                    for key, text in zip(self.network, near, strict=True)
-                    if text and f"`{key}`" in str(error)
-                ),
-                "",
+            allowed = f"be valid arguments of Network in the method {self.name!r}"
+            raise InvalidInputError("network", allowed, hint=str(error)) from error
+
+    def _check_combinations(self) -> None:
+        fair_bayes = ESTIMATORS[self.estimator] is FairBayes
+        if self.calibration == "crossed" and not fair_bayes:
+            allowed = f"be 'apart' or 'pooled' for {self.estimator}"
+            raise self._error("calibration", allowed)
+        if self.calibration == "pooled" and self.scorers:
+            raise self._error(
+                "calibration",
+                "be 'apart' or 'crossed' with a `scorer`, which has no early stopping",
             )
-            raise InvalidInputError(f"In the network of {self.name!r}: {error}{hint}") from error
+        if self.sees_group and (not self.scorers or "network" in self.scorers):
+            raise self._error("sees_group", "go with a `scorer` other than a network")
+        no_network = "network" not in self.scorers and self.network
+        if self.scorers and (not fair_bayes or no_network or self.settings == "paper"):
+            raise self._error("scorer", "go with FairBayes, its default settings and no `network`")
+
+    def _error(self, argument: str, allowed: str) -> InvalidInputError:
+        given = f"{getattr(self, argument)!r} in the method {self.name!r}"
+        return InvalidInputError(argument, allowed, given=given)
 
     @property
     def scorers(self) -> list[str]:
-        """The parts of what FairBayes dials; none: its network."""
+        """The scorers that FairBayes averages; none if it uses its network."""
         if self.scorer is None:
             return []
         return [self.scorer] if isinstance(self.scorer, str) else list(self.scorer)
 
     @property
     def needs_torch(self) -> bool:
-        """Whether it trains a network; AutoDial leaves networks out where it may."""
-        if self.estimator == "AutoDial":
-            return bool({"network", "gfb"} & set(self.arguments.get("candidates") or ()))
-        return not self.scorers or "network" in self.scorers
+        """Whether it trains a network; AutoDial skips networks that the plan doesn't name."""
+        if self.scorers:
+            return "network" in self.scorers
+        method = method_of(self.estimator)
+        if method is None or ESTIMATORS[self.estimator] is FairBayes:
+            return True
+        if method.kind != "auto":
+            return method.needs_torch
+        named = self.arguments.get("candidates") or ()
+        return any(other.needs_torch and other.candidate in named for other in methods())
+
+    def as_config(self) -> dict[str, Any]:
+        """Return plain data; fields added in later versions are left out at their defaults."""
+        found = {f.name: _lists(getattr(self, f.name)) for f in fields(self)}
+        later = {"calibration": "apart", "encoder": {}, "sees_group": False}
+        return {k: v for k, v in found.items() if k not in later or v != later[k]}
 
 
-OWN = {"checkpoint", "validation", "callbacks", "trunk", "verbose"}  # of a network
-RESERVED = {"criterion", "tolerance", "random_state", "calibration", "network", "estimator"}
+def _lists(value: object) -> object:
+    """Return a value with lists for tuples, as in JSON."""
+    if isinstance(value, dict):
+        return {key: _lists(entry) for key, entry in value.items()}
+    return list(value) if isinstance(value, tuple) else value
 
 
 @dataclass(frozen=True)
 class Cost:
-    """How cost is measured: so many epochs without early stopping, one training at a time."""
+    """How cost is measured: epochs without early stopping, one training at a time."""
 
     epochs: int = 10
     repeats: int = 1
 
     def __post_init__(self) -> None:
-        for name in ("epochs", "repeats"):
-            _whole(getattr(self, name), f"cost.{name}", least=1 if name == "repeats" else 2)
+        _check_integer(self.epochs, "cost.epochs", least=2)
+        _check_integer(self.repeats, "cost.repeats", least=1)
 
 
 @dataclass(frozen=True)
@@ -162,35 +175,34 @@ class Plan:
     Attributes
     ----------
     title, notes : str
-        For the report.
+        Shown in the report.
     datasets : tuple of str
         Names of data sets.
     methods : tuple of Method
-        Rows of the comparison.
+        The methods that are compared.
     seeds : tuple of int
-        Splits; a method's weights and batches follow the same seed.
+        One split each; a method's weights and batches use the same seed.
     inits : int
-        So many trials of every split, with other weights and batches; a method's figures are their
-        means.
+        Trials per split, with different weights and batches; a method's result is their mean.
     evaluate : {"test", "validation"}
-        Which rows the figures are from. Exploration is on validation rows: the test rows of its
-        splits are then not even read.
+        Which rows the results are measured on. Exploration uses validation rows and never reads
+        the test rows of its splits.
     criteria : tuple of str
-        What is equalised.
+        Fairness criteria.
     settings : int
-        Positions of the dial that make a method's curve.
+        Operating points of a method's curve.
     baseline : str
-        The method that others are compared with.
+        The method that the others are compared with; by default the first.
     main : str
-        The method whose quartile tables are made; by default the first besides the baseline.
+        The method of the quartile tables; by default the first other than the baseline.
     tolerances, gaps : tuple of float
-        The common grid of tolerances; the gaps at which accuracy is matched.
+        The common grid of tolerances; the gaps at which accuracy is compared.
     confidence : float
-        Of the certified rows.
+        Confidence of certified operating points.
     rows : int, optional
-        Use a sample of so many rows of every data set.
+        Use a sample of this many rows of every data set.
     train_rows : int, optional
-        At most so many training and validation rows of each group; other rows stay.
+        Use at most this many training and validation rows of each group.
     cost : Cost, optional
         Measure cost too.
     """
@@ -215,95 +227,100 @@ class Plan:
 
     def __post_init__(self) -> None:
         for name in ("title", "notes", "baseline", "main"):
-            _kind(getattr(self, name), str, name)
+            _check_type(getattr(self, name), str, name)
         for name in ("datasets", "seeds", "criteria", "tolerances", "gaps"):
-            _kind(getattr(self, name), tuple, name)
-        for name in ("tolerances", "gaps"):
-            for value in getattr(self, name):
-                _kind(value, (int, float), name)
-        _kind(self.confidence, (int, float), "confidence")
+            _check_type(getattr(self, name), tuple, name)
         for name in self.datasets:
-            _one_of(name, "datasets", tuple(SOURCES))
+            _check_choice(name, "datasets", DATASETS, " in the plan")
         for name in self.criteria:
             find_criterion(name)
         for seed in self.seeds:
-            _whole(seed, "seeds", least=0)
-        _whole(self.settings, "settings", least=2)
-        _whole(self.inits, "inits", least=1)
-        _one_of(self.evaluate, "evaluate", EVALUATED)
+            _check_integer(seed, "seeds", least=0)
+        _check_integer(self.settings, "settings", least=2)
+        _check_integer(self.inits, "inits", least=1)
+        _check_choice(self.evaluate, "evaluate", EVALUATED)
         if self.rows is not None:
-            _whole(self.rows, "rows", least=100)
+            _check_integer(self.rows, "rows", least=100)
         if self.train_rows is not None:
-            _whole(self.train_rows, "train_rows", least=50)
-        for kind in ("datasets", "seeds", "criteria", "methods"):
-            values = [m.name for m in self.methods] if kind == "methods" else getattr(self, kind)
-            if not values or len(set(values)) < len(values):
-                raise InvalidInputError(f"`{kind}` must hold different entries, got {values!r}.")
+            _check_integer(self.train_rows, "train_rows", least=50)
         names = tuple(method.name for method in self.methods)
+        for kind in ("datasets", "seeds", "criteria", "methods"):
+            values = names if kind == "methods" else getattr(self, kind)
+            if not values or len(set(values)) < len(values):
+                raise InvalidInputError(kind, "hold different entries", given=repr(values))
+        for kind in ("tolerances", "gaps"):
+            values = getattr(self, kind)
+            for value in values:
+                _check_type(value, (int, float), kind)
+            if not values or not np.all((np.array(values) >= 0) & (np.array(values) <= 1)):
+                raise InvalidInputError(kind, "lie in [0, 1]", given=repr(values))
+        _check_type(self.confidence, (int, float), "confidence")
+        if not 0 < self.confidence < 1:
+            raise InvalidInputError("confidence", "lie in (0, 1)", given=repr(self.confidence))
+        self._choose_roles(names)
+        for method in self.methods:
+            unknown = [name for name in self.datasets if not DATASETS[name].in_paper]
+            if method.settings == "paper" and unknown:
+                raise InvalidInputError(
+                    "settings",
+                    f"be 'default' for {', '.join(unknown)}, which the paper doesn't have",
+                    given=f"'paper' in the method {method.name!r}",
+                )
+
+    def _choose_roles(self, names: tuple[str, ...]) -> None:
         if not self.baseline:
             object.__setattr__(self, "baseline", names[0])
         if not self.main:
             others = [m.name for m in self.methods if m.name != self.baseline and not m.seed_offset]
             object.__setattr__(self, "main", (others or [self.baseline])[0])
         for role in ("baseline", "main"):
-            _one_of(getattr(self, role), role, names)
-        for kind, values in (("tolerances", self.tolerances), ("gaps", self.gaps)):
-            if not values or not np.all((np.array(values) >= 0) & (np.array(values) <= 1)):
-                raise InvalidInputError(f"`{kind}` must lie in [0, 1], got {values!r}.")
-        if not 0 < self.confidence < 1:
-            raise InvalidInputError(f"`confidence` must lie in (0, 1), got {self.confidence!r}.")
-        for method in self.methods:
-            if method.settings == "paper" and any(
-                not SOURCES[name].paper for name in self.datasets
-            ):
-                raise InvalidInputError(
-                    f"`settings` must be 'default' for data sets that the paper doesn't have, got "
-                    f"'paper' in {method.name!r}."
-                )
+            _check_choice(getattr(self, role), role, names)
 
-    def trials(self) -> list[dict[str, Any]]:
-        """The configuration of every trial, as plain data.
+    def trials(self) -> list[Config]:
+        """Return the configuration of every trial.
 
-        Methods take turns: what else a machine does while a study runs falls on all of them.
+        Methods alternate, so that other work on the machine affects all of them alike.
         """
-        found: list[dict[str, Any]] = []
-        for dataset, name in product(self.datasets, self.criteria):
-            places = [
-                {"seed": seed} | ({"init": init} if init else {})
-                for seed, init in product(self.seeds, range(self.inits))
-            ]
-            study = {
-                "kind": "study",
-                "tolerances": list(self.tolerances),
-                "confidence": self.confidence,
-            }
-            for place, method in product(places, self.methods):
-                found.append(self._common(dataset, name, method) | study | place)
+        found: list[Config] = []
+        for dataset, criterion in product(self.datasets, self.criteria):
+            for seed, init, method in product(self.seeds, range(self.inits), self.methods):
+                config = self._config("study", dataset, criterion, method, seed)
+                config["tolerances"] = list(self.tolerances)
+                config["confidence"] = self.confidence
+                if init:
+                    config["init"] = init
+                found.append(config)
             if self.cost is not None:
-                cost = {"kind": "cost", "epochs": self.cost.epochs}
                 timed = [method for method in self.methods if method.seed_offset == 0]
                 for i, method in product(range(self.cost.repeats), timed):
-                    found.append(self._common(dataset, name, method) | cost | {"seed": i})
+                    config = self._config("cost", dataset, criterion, method, i)
+                    config["epochs"] = self.cost.epochs
+                    found.append(config)
         return found
 
-    def _common(self, dataset: str, criterion: str, method: Method) -> dict[str, Any]:
-        """What a trial has whatever its kind."""
-        common: dict[str, Any] = {
+    def _config(self, kind: str, dataset: str, criterion: str, method: Method, seed: int) -> Config:
+        """Return what trials of both kinds have in common."""
+        config: Config = {
+            "kind": kind,
             "dataset": dataset,
             "rows": self.rows,
             "criterion": find_criterion(criterion).name,
-            "method": _plain(method),
+            "method": method.as_config(),
             "settings": self.settings,
+            "seed": seed,
         }
         if self.train_rows is not None:
-            common["train_rows"] = self.train_rows
+            config["train_rows"] = self.train_rows
         if self.evaluate != "test":
-            common["evaluate"] = self.evaluate
-        return common
+            config["evaluate"] = self.evaluate
+        return config
+
+
+# ---- files -------------------------------------------------------------------------------------
 
 
 def read_plan(source: str | Path) -> Plan:
-    """A plan from a TOML file, or one that is shipped, by name.
+    """Read a plan from a TOML file, or one that comes with the library, by name.
 
     Examples
     --------
@@ -314,141 +331,125 @@ def read_plan(source: str | Path) -> Plan:
     try:
         data = tomllib.loads(plan_text(source))
     except tomllib.TOMLDecodeError as error:
-        raise InvalidInputError(f"`plan` must be TOML, got {source} with: {error}.") from error
+        raise InvalidInputError("plan", "be TOML", given=f"{source} ({error})") from error
     return make_plan(data)
 
 
 def plan_text(source: str | Path) -> str:
-    """The TOML of a plan."""
+    """Return the TOML of a plan."""
     path = Path(source)
     if path.is_file():
         return path.read_text("utf-8")
     if str(source) not in SHIPPED:
         raise InvalidInputError(
-            f"`plan` must be a TOML file or one of {', '.join(SHIPPED)}, got {str(source)!r}."
-            + _nearest(str(source), SHIPPED)
+            "plan",
+            f"be a TOML file or one of {', '.join(SHIPPED)}",
+            given=repr(str(source)),
+            hint=_suggest(str(source), SHIPPED),
         )
     return files("fairdial.bench").joinpath("plans", f"{source}.toml").read_text("utf-8")
 
 
-def narrow(text: str, datasets: Sequence[str]) -> str:
-    """A plan's text with some of its data sets only."""
+def narrow(text: str, only: Sequence[str]) -> str:
+    """Return a plan's text with only some of its data sets."""
     plan = make_plan(tomllib.loads(text))
-    for name in datasets:
-        _one_of(name, "datasets", plan.datasets)
-    listed = ", ".join(f'"{name}"' for name in datasets)
+    for name in only:
+        _check_choice(name, "only", plan.datasets)
+    listed = ", ".join(f'"{name}"' for name in only)
     fewer = re.sub(r"(?m)^datasets = .*$", f"datasets = [{listed}]", text, count=1)
     try:
-        good = make_plan(tomllib.loads(fewer)) == replace(plan, datasets=tuple(datasets))
+        narrowed = make_plan(tomllib.loads(fewer)) == replace(plan, datasets=tuple(only))
     except tomllib.TOMLDecodeError:
-        good = False
-    if not good:
-        raise InvalidInputError("`plan` must list its data sets in one line, got another form.")
+        narrowed = False
+    if not narrowed:
+        raise InvalidInputError("plan", "list its data sets in one line")
     return fewer
 
 
 def keep_plan(text: str, path: Path) -> None:
-    """Keep a plan's text with its records; another plan there is refused."""
-    if path.is_file():
-        if make_plan(tomllib.loads(path.read_text("utf-8"))) != make_plan(tomllib.loads(text)):
-            raise InvalidInputError(
-                f"`out` must be a folder of this plan or a new one, got {path.parent} with another "
-                f"plan in {path.name}."
-            )
-        return
-    path.parent.mkdir(parents=True, exist_ok=True)
-    half = path.with_suffix(".part")
-    half.write_text(text, "utf-8")
-    os.replace(half, path)
+    """Store a plan's text beside its records; raise if another plan is there."""
+    if not path.is_file():
+        replace_file(path, text.encode())
+    elif make_plan(tomllib.loads(path.read_text("utf-8"))) != make_plan(tomllib.loads(text)):
+        raise InvalidInputError(
+            "out",
+            "be a new folder or one of this plan",
+            given=f"{path.parent} with another plan in {path.name}",
+        )
 
 
 def make_plan(data: dict[str, Any]) -> Plan:
-    """A plan from plain data, as TOML has it."""
-    _known(data, {f.name for f in fields(Plan)}, "keys of a plan")
+    """Make a plan from plain data, as in TOML."""
+    _check_keys(data, {f.name for f in fields(Plan)}, "keys of a plan")
     missing = [name for name in ("title", "datasets", "methods", "seeds") if name not in data]
     if missing:
-        raise InvalidInputError(f"`plan` must have {', '.join(missing)}, got none.")
+        raise InvalidInputError("plan", f"have {', '.join(missing)}", given="none")
     values: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in data.items()}
-    _kind(data["methods"], list, "methods")
+    _check_type(data["methods"], list, "methods")
     for item in data["methods"]:
-        _kind(item, dict, "methods")
+        _check_type(item, dict, "methods")
     values["methods"] = tuple(_method(item, data["methods"]) for item in data["methods"])
     if "cost" in data:
-        _kind(data["cost"], dict, "cost")
-        _known(data["cost"], {f.name for f in fields(Cost)}, "keys of `cost`")
+        _check_type(data["cost"], dict, "cost")
+        _check_keys(data["cost"], {f.name for f in fields(Cost)}, "keys of `cost`")
         values["cost"] = Cost(**data["cost"])
     return Plan(**values)
 
 
 def _method(item: dict[str, Any], others: list[dict[str, Any]]) -> Method:
-    """A method; ``same_as`` takes another's entries over."""
-    names = {f.name for f in fields(Method)}
-    _known(item, names | {"same_as"}, "keys of a method")
+    """Make a method; ``same_as`` copies another method's entries."""
+    _check_keys(item, {f.name for f in fields(Method)} | {"same_as"}, "keys of a method")
     item = dict(item)
     if "same_as" in item:
         model = item.pop("same_as")
         known = {str(other.get("name")): other for other in others}
-        _one_of(model, "same_as", tuple(known))
+        _check_choice(model, "same_as", known)
         item = {k: v for k, v in known[model].items() if k != "same_as"} | item
-    if isinstance(item.get("network"), dict):  # TOML has no word for none
-        never = {k: None for k in ("average", "patience") if item["network"].get(k) is False}
-        item["network"] = item["network"] | never
+    if isinstance(item.get("network"), dict):  # TOML has no null
+        off = {k: None for k in ("average", "patience") if item["network"].get(k) is False}
+        item["network"] = item["network"] | off
     for name in ("name", "estimator"):
         if name not in item:
-            raise InvalidInputError(f"`methods` must each have a {name}, got {item!r}.")
+            raise InvalidInputError("methods", f"each have a {name}", given=repr(item))
     return Method(**item)
 
 
-def _plain(method: Method) -> dict[str, Any]:
-    """As JSON has it; what later versions added stands there only where it says something."""
-    told = {f.name: _listed(getattr(method, f.name)) for f in fields(Method)}
-    return {
-        k: v
-        for k, v in told.items()
-        if (k, v) not in (("calibration", "apart"), ("encoder", {}), ("sees_group", False))
-    }
+# ---- checks ------------------------------------------------------------------------------------
 
 
-def _listed(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _listed(entry) for key, entry in value.items()}
-    return list(value) if isinstance(value, tuple) else value
-
-
-def _arguments(kind: Any) -> set[str]:
-    return set(inspect.signature(kind).parameters)
-
-
-def _known(given: Iterable[str], allowed: Iterable[str], what: str) -> None:
+def _check_keys(given: Iterable[str], allowed: Iterable[str], what: str) -> None:
     names = sorted(allowed)
     for key in given:
         if key not in names:
             raise InvalidInputError(
-                f"`{key}` must be one of the {what}: {', '.join(names)}.{_nearest(key, names)}"
+                key, f"be one of the {what}: {', '.join(names)}", hint=_suggest(key, names)
             )
 
 
-def _one_of(value: Any, name: str, allowed: tuple[str, ...]) -> None:
-    if value not in allowed:
+def _check_choice(value: object, name: str, allowed: Iterable[str], place: str = "") -> None:
+    choices = list(allowed)
+    if value not in choices:
         raise InvalidInputError(
-            f"`{name}` must be one of {', '.join(map(repr, allowed))}, got {value!r}."
-            + _nearest(str(value), allowed)
+            name,
+            f"be one of {', '.join(map(repr, choices))}",
+            given=f"{value!r}{place}",
+            hint=_suggest(value, choices),
         )
 
 
-def _nearest(given: str, allowed: Iterable[str]) -> str:
-    close = difflib.get_close_matches(given, list(allowed), n=1, cutoff=0.5)
-    return f" Did you mean {close[0]!r}?" if close else ""
+def _suggest(given: object, allowed: Iterable[str]) -> str:
+    return did_you_mean(given, allowed, 0.5).strip()
 
 
-def _kind(value: Any, kind: Any, name: str) -> None:
+TYPES = {str: "text", dict: "a table", list: "a list", tuple: "a list", bool: "true or false"}
+
+
+def _check_type(value: object, kind: type | tuple[type, ...], name: str) -> None:
     if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
-        words = {
-            str: "text", dict: "a table", list: "a list", tuple: "a list", bool: "true or false"
-        }  # fmt: skip
-        raise InvalidInputError(f"`{name}` must be {words.get(kind, 'a number')}, got {value!r}.")
+        expected = TYPES.get(cast(type, kind), "a number")
+        raise InvalidInputError(name, f"be {expected}", given=repr(value))
 
 
-def _whole(value: Any, name: str, *, least: int) -> None:
+def _check_integer(value: object, name: str, *, least: int) -> None:
     if not isinstance(value, int) or isinstance(value, bool) or value < least:
-        raise InvalidInputError(f"`{name}` must be whole and at least {least}, got {value!r}.")
+        raise InvalidInputError(name, f"be an integer of at least {least}", given=repr(value))

@@ -1,4 +1,4 @@
-"""Run what is missing of a plan: processes on one machine, dask or ray across machines."""
+"""Run the missing trials of a plan: in processes of this machine, or on a dask or ray cluster."""
 
 from __future__ import annotations
 
@@ -10,21 +10,25 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
+from types import ModuleType
 from typing import Any
 
 from joblib import Parallel, cpu_count, delayed, parallel_config
 
 from fairdial._validation import check_choice
+from fairdial.bench.estimators import ESTIMATORS
 from fairdial.bench.plan import Plan
-from fairdial.bench.sources import SOURCES, check_sources
-from fairdial.bench.store import Store
+from fairdial.bench.sources import check_sources
+from fairdial.bench.store import Config, Record, Store, command_line
 from fairdial.bench.trial import run_trial
-from fairdial.errors import InvalidInputError, MissingExtraError, need_extra, say_install
+from fairdial.datasets.registry import DATASETS
+from fairdial.errors import InvalidInputError, MissingExtraError, install_command, require_extra
+from fairdial.paper.family import SettingsClassifier
 from fairdial.progress import Reporter, Silent
+from fairdial.registry import load_plugins, plugins
 
-WATCH = 1.0  # seconds between looks for the driver
+WATCH = 1.0  # seconds between checks that the driver is alive
 BACKENDS = ("loky", "dask", "ray")
-WEIGHTS = {"FairBiNN": 3, "EPO": 2}  # about how long a trial takes beside others: longest first
 
 
 @dataclass(frozen=True)
@@ -37,12 +41,12 @@ class Status:
 
     @property
     def missing(self) -> int:
-        """Trials that a run would do."""
+        """The number of trials that a run would do."""
         return self.total - self.done
 
 
 def status(plan: Plan, store: Store) -> Status:
-    """How much of a plan is done, by this version of the code."""
+    """Return how much of a plan this version of the code has done."""
     trials = plan.trials()
     done = sum(store.find(config) is not None for config in trials)
     failed = sum(store.failure(config) is not None for config in trials)
@@ -58,18 +62,18 @@ def run(
     scheduler: str | None = None,
     reporter: Reporter | None = None,
 ) -> Status:
-    """Run the trials that have no record yet; every one is kept as soon as it is done.
+    """Run the trials that have no record yet, and store each record as soon as it is there.
 
     Parameters
     ----------
     plan : Plan
         What to run.
     store : Store
-        Where records go. What is there already is not run again.
+        Where records go; trials with a record are not run again.
     n_jobs : int, optional
-        Trials at once; by default one for each processor, or what the cluster has.
+        Trials at once; by default one per processor, or what the cluster has.
     backend : {"loky", "dask", "ray"}
-        Where they run.
+        Where trials run.
     scheduler : str, optional
         Address of the dask scheduler or ray cluster; by default one is started on this machine.
     reporter : Reporter, optional
@@ -77,54 +81,62 @@ def run(
     """
     check_choice(backend, "backend", BACKENDS)
     if scheduler is not None and backend == "loky":
-        raise InvalidInputError("`scheduler` must go with the backend dask or ray, got loky.")
+        raise InvalidInputError("scheduler", "go with the `backend` dask or ray", given="loky")
     check_sources(plan.datasets)
-    if scheduler is None:  # the workers of a cluster have libraries of their own
+    if scheduler is None:  # the workers of a cluster have their own libraries
         check_torch(plan, store)
-    for path in store.leftovers():
-        path.unlink(missing_ok=True)
+    store.remove_leftovers()
     missing = [config for config in plan.trials() if store.find(config) is None]
-    missing.sort(key=lambda c: -WEIGHTS.get(c["method"]["estimator"], 1))
+    missing.sort(key=_trains_once)  # the longest first
     studies = [config for config in missing if config["kind"] == "study"]
     costs = [config for config in missing if config["kind"] == "cost"]
+    command = command_line()
     with reporter or Silent() as shown:
-        start, total = time.perf_counter(), len(missing)
+        start, total, done = time.perf_counter(), len(missing), 0
+
+        def keep(record: Record, running: int) -> None:
+            record["command"] = command
+            store.write(record)
+            shown.advance(_progress(record, done, total, running, start))
+
         with _backend(backend, scheduler, n_jobs) as jobs:
             for done, record in enumerate(_records(studies, backend, jobs), start=1):
-                store.write(record)
-                shown.advance(_told(record, done, total, min(jobs, len(studies) - done), start))
+                keep(record, min(jobs, len(studies) - done))
         for done, config in enumerate(costs, start=len(studies) + 1):  # one at a time
-            record = run_trial(config)
-            store.write(record)
-            shown.advance(_told(record, done, total, int(done < total), start))
+            keep(run_trial(config), int(done < total))
     return status(plan, store)
 
 
+def _trains_once(config: Config) -> bool:
+    """Return whether one training serves all tolerances; other trials take several times longer."""
+    return not issubclass(ESTIMATORS[config["method"]["estimator"]], SettingsClassifier)
+
+
 def check_torch(plan: Plan, store: Store) -> None:
-    """Raise where trials that have no record yet need torch, and it isn't installed."""
-    own = {method.name for method in plan.methods if method.needs_torch}
-    networks = dict.fromkeys(
+    """Raise if a trial without a record needs torch and torch isn't installed."""
+    networks = {method.name for method in plan.methods if method.needs_torch}
+    missing = dict.fromkeys(
         config["method"]["name"]
         for config in plan.trials()
-        if (config["method"]["name"] in own or SOURCES[config["dataset"]].pictures)
+        if (config["method"]["name"] in networks or DATASETS[config["dataset"]].pictures)
         and store.find(config) is None
     )
-    if networks:
-        need_extra("torch", f"the plan ({', '.join(networks)})", "torch")
+    if missing:
+        require_extra("torch", f"the plan ({', '.join(missing)})", "torch")
 
 
 def reasons(plan: Plan, store: Store) -> dict[str, int]:
-    """What went wrong, a line each, and in how many trials; what is most frequent first."""
+    """Return the errors of failed trials and how often each occurred, the most frequent first."""
     errors = filter(None, map(store.failure, plan.trials()))
     return dict(Counter(error.splitlines()[0] for error in errors).most_common())
 
 
-def _records(configs: list[dict[str, Any]], backend: str, jobs: int) -> Iterator[dict[str, Any]]:
-    """Records as they come."""
-    if backend == "ray":  # its joblib backend gives results only when all are there
-        ray = _need("ray", "pip install ray")
-        task = ray.remote(num_cpus=1)(run_trial)
-        waiting = [task.remote(config) for config in configs]
+def _records(configs: list[Config], backend: str, jobs: int) -> Iterator[Record]:
+    """Yield records as they come."""
+    if backend == "ray":  # its joblib backend returns results only when all are there
+        ray = _require("ray", "pip install ray")
+        task = ray.remote(num_cpus=1)(_run_in_worker)
+        waiting = [task.remote(config, plugins()) for config in configs]
         while waiting:
             ready, waiting = ray.wait(waiting, num_returns=1)
             yield ray.get(ready[0])
@@ -133,20 +145,21 @@ def _records(configs: list[dict[str, Any]], backend: str, jobs: int) -> Iterator
     elif configs:
         driver = os.getpid() if backend == "loky" else None
         yield from Parallel(n_jobs=jobs, return_as="generator_unordered", batch_size=1)(
-            delayed(_watched_trial)(config, driver) for config in configs
+            delayed(_run_in_worker)(config, plugins(), driver) for config in configs
         )
 
 
-def _watched_trial(config: dict[str, Any], driver: int | None) -> dict[str, Any]:
-    """A trial in a process of this machine, which ends when its driver has been killed."""
-    if driver is not None and driver == os.getppid():
-        ended = threading.Event()
-        threading.Thread(target=_end_with, args=(driver, ended), daemon=True).start()
-        try:
-            return run_trial(config)
-        finally:
-            ended.set()
-    return run_trial(config)
+def _run_in_worker(config: Config, modules: dict[str, str], driver: int | None = None) -> Record:
+    """Run a trial in a worker process, with the driver's plugins; it ends when that is killed."""
+    load_plugins(modules)
+    if driver is None or driver != os.getppid():
+        return run_trial(config)
+    ended = threading.Event()
+    threading.Thread(target=_end_with, args=(driver, ended), daemon=True).start()
+    try:
+        return run_trial(config)
+    finally:
+        ended.set()
 
 
 def _end_with(driver: int, ended: threading.Event) -> None:
@@ -157,12 +170,12 @@ def _end_with(driver: int, ended: threading.Event) -> None:
 
 @contextlib.contextmanager
 def _backend(name: str, scheduler: str | None, n_jobs: int | None) -> Iterator[int]:
-    """Make joblib run there; gives the number of trials at once."""
+    """Set up a backend, and yield the number of trials at once."""
     if name == "loky":
         with parallel_config("loky", inner_max_num_threads=1):
             yield n_jobs or cpu_count()
     elif name == "dask":
-        distributed = _need("distributed", say_install("dist"))
+        distributed = _require("distributed", install_command("dist"))
         with (
             distributed.Client(scheduler)
             if scheduler
@@ -172,14 +185,16 @@ def _backend(name: str, scheduler: str | None, n_jobs: int | None) -> Iterator[i
             parallel_config("dask", wait_for_workers_timeout=60),
         ):
             threads = client.nthreads().values()
-            if any(count > 1 for count in threads):  # torch's generator belongs to a process
+            if any(count > 1 for count in threads):  # torch's random generator is per process
                 raise InvalidInputError(
-                    "`scheduler` must have workers of one thread each, got "
-                    f"{max(threads)}; start them with --nthreads 1 and more --nworkers."
+                    "scheduler",
+                    "have workers with one thread each",
+                    given=max(threads),
+                    hint="Start them with --nthreads 1 and more --nworkers.",
                 )
             yield max(n_jobs or len(threads), 2)
     else:
-        ray = _need("ray", "pip install ray")
+        ray = _require("ray", "pip install ray")
         os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
         ray.init(address=scheduler, num_cpus=None if scheduler else n_jobs, log_to_driver=False)
         try:
@@ -188,22 +203,21 @@ def _backend(name: str, scheduler: str | None, n_jobs: int | None) -> Iterator[i
             ray.shutdown()
 
 
-def _need(name: str, install: str) -> Any:
+def _require(name: str, install: str) -> ModuleType:
+    """Return a third-party module, or raise with the command that installs it."""
     try:
         return importlib.import_module(name)
     except ModuleNotFoundError:
-        raise MissingExtraError(f"this backend needs {name.split('.')[0]}: {install}.") from None
+        raise MissingExtraError(f"this backend needs {name}: {install}.") from None
 
 
-def _told(
-    record: dict[str, Any], done: int, total: int, running: int, start: float
-) -> dict[str, Any]:
+def _progress(record: Record, done: int, total: int, running: int, start: float) -> dict[str, Any]:
     config = record["config"]
     kind = "cost of " if config["kind"] == "cost" else ""
-    words = (kind + config["dataset"], config["criterion"], config["method"]["name"])
+    names = (kind + config["dataset"], config["criterion"], config["method"]["name"])
+    failed = " failed" if "error" in record else ""
     return {
-        "trial": f"{', '.join(words)}, seed {config['seed']}"
-        + (" failed" if "error" in record else ""),
+        "trial": f"{', '.join(names)}, seed {config['seed']}{failed}",
         "done": done,
         "total": total,
         "running": running,

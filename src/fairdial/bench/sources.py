@@ -1,141 +1,109 @@
-"""Data sets by name, split for a trial; and test rows that stay sealed until the very end."""
+"""Split data sets for trials, and keep test rows sealed until the end."""
 
 from __future__ import annotations
 
 import hashlib
 import os
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike
 
-from fairdial.datasets import (
-    Dataset,
-    Pictures,
-    load_adult,
-    load_celeba,
-    load_compas,
-    load_utkface,
-    make_gaussian,
-)
+from fairdial._arrays import Mask
+from fairdial.datasets import Dataset, Pictures
+from fairdial.datasets.base import PaperSplit
+from fairdial.datasets.registry import DATASETS
 from fairdial.errors import FairdialError, InvalidInputError
 
-DATA = "FAIRDIAL_DATA"  # names the folder with pictures and weights; workers inherit it
+DATA = "FAIRDIAL_DATA"  # environment variable of the data folder; workers inherit it
 WEIGHTS = ("resnet18*.safetensors", "resnet18*.pth")
-SIDE = 64  # pixels of a picture's side
+SIDE = 64  # height and width of a picture, in pixels
+SAMPLE_SEED, FEW_SEED = 0, 1
 
 
-@dataclass(frozen=True)
-class Source:
-    """Where a data set comes from, whether the paper's settings know it, whether it is pictures.
-
-    Pictures lie in the data folder, with the weights of the net that looks at them.
-    """
-
-    load: Callable[[], Dataset]
-    paper: bool
-    pictures: bool = False
-
-
-def _gaussian() -> Dataset:
-    return make_gaussian(20_000, random_state=0)
-
-
-def _celeba() -> Dataset:
-    return load_celeba(data_folder(), size=SIDE)
-
-
-def _utkface() -> Dataset:
-    return load_utkface(data_folder(), size=SIDE)
+def load_source(name: str) -> Dataset:
+    """Load a data set by name."""
+    info = DATASETS[name]
+    size = {"size": SIDE} if info.pictures else {}
+    return info.load(data_folder(), **size) if info.needs_folder else info.load(**size)
 
 
 def data_folder() -> Path:
-    """Where a user's own copies of pictures and weights lie."""
-    named = os.environ.get(DATA)
-    if not named or not Path(named).is_dir():
+    """Return the folder with the user's copies of pictures and weights."""
+    folder = os.environ.get(DATA)
+    if not folder or not Path(folder).is_dir():
         raise InvalidInputError(
-            f"`--data` (or the environment variable {DATA}) must name the folder with the "
-            f"pictures and ResNet-18's weights, got {named or 'none'!r}."
+            "data",
+            "name the folder with the pictures and ResNet-18's weights",
+            given=folder or "none",
+            hint=f"The environment variable {DATA} sets it too.",
         )
-    return Path(named)
+    return Path(folder)
 
 
 def find_weights() -> Path:
-    """The pretrained ResNet-18 in the data folder."""
+    """Return the file of the pretrained ResNet-18 in the data folder."""
     found = [path for pattern in WEIGHTS for path in sorted(data_folder().glob(pattern))]
     if not found:
         raise InvalidInputError(
-            f"`--data` must hold ResNet-18's weights, {' or '.join(WEIGHTS)}, got "
-            f"{data_folder()} without."
+            "data",
+            f"contain ResNet-18's weights ({' or '.join(WEIGHTS)})",
+            given=f"{data_folder()} without them",
         )
     return found[0]
 
 
-SOURCES = {
-    "adult": Source(load_adult, paper=True),
-    "compas": Source(load_compas, paper=True),
-    "gaussian": Source(_gaussian, paper=False),
-    "celeba": Source(_celeba, paper=True, pictures=True),
-    "utkface": Source(_utkface, paper=True, pictures=True),
-}
-SAMPLE_SEED, FEW_SEED = 0, 1
-
-
 def check_sources(names: Iterable[str]) -> None:
-    """Raise where data sets can't be read here, before anything runs; pictures are decoded."""
+    """Raise before anything runs if a data set can't be loaded; decode its pictures."""
     for name in names:
-        if not SOURCES[name].pictures:
-            continue
-        try:
+        if DATASETS[name].pictures:
             find_weights()
-            SOURCES[name].load()
-        except FairdialError as error:
-            raise InvalidInputError(f"{name}: {error}") from error
+        if DATASETS[name].needs_folder:
+            load_source(name)
 
 
 class Parts(NamedTuple):
     """The rows of a trial."""
 
     fit: Dataset  # training and validation rows
-    validation: NDArray[np.bool_]  # those of them that early stopping looks at
+    validation: Mask  # which of them early stopping uses
     calibration: Dataset
-    test: SealedRows  # those that the figures are from
-    key: str  # names the content of all training and validation rows
+    test: SealedRows  # the rows that the results are measured on
+    key: str  # identifies the content of the training and validation rows
     encoded: bool = False  # whether rows are features of pictures, ready for a network
 
 
 class SealedRowsError(FairdialError):
-    """Somebody looked at test rows too early, or twice."""
+    """Test rows were opened too early, or twice."""
 
 
 class SealedRows:
-    """Test rows that can be opened once, when everything has been chosen.
+    """Test rows that can be opened once, after everything has been chosen.
 
-    They are dropped when the rows are split, and read anew when the seal is broken. So nothing
+    They are dropped when the rows are split, and loaded again when they are opened, so nothing
     that runs in between can see them, not even by accident.
     """
 
     def __init__(self, read: Callable[[], Dataset]) -> None:
-        self._read, self._chosen, self._opened = read, False, False
+        self._read, self._released, self._opened = read, False, False
 
     def then(self, change: Callable[[Dataset], Dataset]) -> SealedRows:
-        """The same seal over rows that are changed when they are read."""
+        """Return sealed rows that are changed when they are opened."""
         return SealedRows(lambda: change(self._read()))
 
-    def everything_is_chosen(self) -> None:
-        """Say that training and calibration are over."""
-        self._chosen = True
+    def release(self) -> None:
+        """Allow the rows to be opened: training and calibration are over."""
+        self._released = True
 
     def open(self) -> Dataset:
-        """The test rows."""
-        if not self._chosen:
+        """Return the test rows."""
+        if not self._released:
             raise SealedRowsError("test rows are sealed until training and calibration are over.")
         if self._opened:
-            raise SealedRowsError("test rows are opened once only.")
+            raise SealedRowsError("test rows can be opened only once.")
         self._opened = True
         return self._read()
 
@@ -148,16 +116,16 @@ def split(
     train_rows: int | None = None,
     evaluate: str = "test",
 ) -> Parts:
-    """The paper's split of a data set, with the rows sealed that the figures are from.
+    """Return the paper's split of a data set, with the evaluation rows sealed.
 
-    Those are the test rows; for exploration (``evaluate="validation"``) the validation rows, and
-    early stopping then looks at a part of the training rows.
+    These are the test rows. For exploration (``evaluate="validation"``) they are the validation
+    rows, and early stopping uses a part of the training rows.
     """
 
-    def parts_of() -> Any:
-        return _sample(SOURCES[name].load(), rows).paper_split(seed)
+    def load_parts() -> PaperSplit:
+        return _sample(load_source(name), rows).paper_split(seed)
 
-    parts = parts_of()
+    parts = load_parts()
     train, early = parts.train, parts.validation
     if evaluate == "validation":
         train, early = train.split(test_size=len(early) / len(train), random_state=seed)
@@ -168,14 +136,14 @@ def split(
     fit = join_rows(train, early)
     validation = np.arange(len(fit)) >= len(train)
     calibration = parts.calibration
-    if isinstance(calibration.X, pd.DataFrame):
+    if isinstance(calibration.X, pd.DataFrame):  # a copy, so that the other parts can be freed
         calibration = Dataset(calibration.X.copy(), calibration.y, calibration.groups, name=name)
-    sealed = SealedRows(lambda: getattr(parts_of(), evaluate))
+    sealed = SealedRows(lambda: getattr(load_parts(), evaluate))
     return Parts(fit, validation, calibration, sealed, _key(fit))
 
 
 def _key(data: Dataset) -> str:
-    """A digest of rows, labels and groups."""
+    """Return a digest of rows, labels and groups."""
     digest = hashlib.sha256()
     if isinstance(data.X, Pictures):
         digest.update(data.X.places_key().encode())
@@ -187,10 +155,8 @@ def _key(data: Dataset) -> str:
 
 
 def join_rows(first: Dataset, second: Dataset) -> Dataset:
-    """The rows of both."""
-    X: Any = (
-        first.X.join(second.X) if isinstance(first.X, Pictures) else pd.concat([first.X, second.X])
-    )
+    """Return the rows of both."""
+    X = first.X.join(second.X) if isinstance(first.X, Pictures) else pd.concat([first.X, second.X])
     return Dataset(
         X,
         np.concatenate([first.y, second.y]),
@@ -199,22 +165,23 @@ def join_rows(first: Dataset, second: Dataset) -> Dataset:
     )
 
 
-def take(data: Dataset, places: Any) -> Dataset:
-    """Some rows, by position."""
-    X: Any = data.X[places] if isinstance(data.X, Pictures) else data.X.iloc[places]
+def take(data: Dataset, rows: ArrayLike) -> Dataset:
+    """Return some rows, by position."""
+    places = np.asarray(rows)
+    X = data.X[places] if isinstance(data.X, Pictures) else data.X.iloc[places]
     return Dataset(X, data.y[places], data.groups[places], name=data.name)
 
 
 def _few(data: Dataset, most: int, seed: int) -> Dataset:
-    """At most so many rows of each group, drawn by the split's seed."""
+    """Return at most ``most`` rows of each group, drawn with the split's seed."""
     rng = np.random.default_rng([FEW_SEED, seed])
-    parts = [np.flatnonzero(data.groups == group) for group in np.unique(data.groups)]
-    kept = [rng.permutation(part)[:most] for part in parts]
+    members = [np.flatnonzero(data.groups == group) for group in np.unique(data.groups)]
+    kept = [rng.permutation(rows)[:most] for rows in members]
     return take(data, np.sort(np.concatenate(kept)))
 
 
 def _sample(data: Dataset, rows: int | None) -> Dataset:
-    """So many rows, the same for every seed, of all groups and labels in proportion."""
+    """Return a stratified sample of this many rows, the same for every seed."""
     if rows is None or rows >= len(data):
         return data
     return data.split(test_size=rows / len(data), random_state=SAMPLE_SEED)[1]

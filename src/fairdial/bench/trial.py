@@ -1,280 +1,88 @@
-"""One trial: a method on one split, and everything that the report needs to know of it.
+"""Run one trial: a method on one split, and all that the report needs to know about it.
 
-Positions of the dial are chosen on calibration rows; test rows are opened once, after that, and
-only counted.
+Operating points are chosen on calibration rows. Test rows are opened once, after that, and only
+counted.
 """
 
 from __future__ import annotations
 
-import contextlib
-import platform
 import time
 import traceback
 import warnings
-from importlib.metadata import PackageNotFoundError, version
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-import pandas as pd
-from numpy.typing import NDArray
 
-from fairdial.bench.estimators import ESTIMATORS
-from fairdial.bench.sources import Parts, find_weights, join_rows, split, take
-from fairdial.bench.store import code_version
-from fairdial.criteria import criterion as find_criterion
-from fairdial.datasets import Dataset, Pictures
-from fairdial.encoders import TableEncoder
-from fairdial.errors import (
-    CannotCertifyError,
-    FairdialWarning,
-    InterruptedWarning,
-    MissingExtraError,
-)
-from fairdial.methods.auto import AutoDial
-from fairdial.methods.fairbayes import FairBayes
-from fairdial.methods.families import FamilyClassifier, Measurement
-from fairdial.methods.learners import SMALL_TREES, boosting, logistic, texts_of
-from fairdial.methods.network import Network, need, torch_module
-from fairdial.methods.presets import paper_settings
-from fairdial.methods.yoto import bisect_weight
-from fairdial.sweeping import count_cells, count_selected, sweep
+from fairdial._arrays import Counts, Floats, Indices
+from fairdial.bench.model import make_model, read_parts
+from fairdial.bench.sources import join_rows, take
+from fairdial.bench.store import Config, Record, environment, trial_code
+from fairdial.core.criteria import criterion as find_criterion
+from fairdial.core.decide import count_rows, count_selected
+from fairdial.core.frontier import Frontier
+from fairdial.core.sweep import sweep
+from fairdial.datasets import Dataset
+from fairdial.errors import CannotCertifyError, FairdialWarning, InterruptedWarning
+from fairdial.estimators.base import DialClassifier
+from fairdial.estimators.families import FamilyClassifier, Measurement
+from fairdial.estimators.thresholds import ThresholdClassifier
+from fairdial.nn.network import Network
+from fairdial.paper.family import SettingsClassifier
+from fairdial.paper.yoto import YOTO, bisect_weight
 
-CURVE = 200  # states of a swept dial that are counted on test rows
-INIT_STEP = 100_003  # between the seeds of a split's initialisations
-FOLDS = 5  # of cross-fitting
-GROUP_COLUMN = "the group"  # where a scorer sees it
-TREES: dict[str, dict[str, Any]] = {"gradient boosting": {}, "small trees": SMALL_TREES}
-PACKAGES = ("fairdial", "numpy", "scipy", "scikit-learn", "pandas", "torch")
-Indices = NDArray[np.intp]
+CURVE = 200  # operating points that are counted on test rows, at most
 
 
-def run_trial(config: dict[str, Any]) -> dict[str, Any]:
+def run_trial(config: Config) -> Record:
     """Run a trial; an error becomes part of the record.
 
     Parameters
     ----------
-    config : dict
-        As :meth:`fairdial.bench.plan.Plan.trials` gives it.
+    config : Config
+        One of :meth:`fairdial.bench.plan.Plan.trials`.
 
     Returns
     -------
-    dict
-        ``config``; ``result``, the same on every machine of a kind; ``timing``; ``environment``;
-        or ``error``.
+    Record
+        With ``result``, which is the same on every machine of a kind, and ``timing``; or with
+        ``error``.
     """
-    record: dict[str, Any] = {
+    record: Record = {
         "config": config,
-        "code": code_version(),  # of the process that does the work
+        "code": trial_code(config),  # of the process that does the work
         "environment": environment(),
+        "warnings": [],
     }
-    _one_thread()
-    with warnings.catch_warnings(record=True) as told:
+    _use_one_thread()
+    with warnings.catch_warnings(record=True) as given:
         warnings.simplefilter("ignore")
         warnings.simplefilter("always", FairdialWarning)
         try:
             run = _study if config["kind"] == "study" else _cost
-            record |= run(config)
+            record["result"], record["timing"] = run(config)
         except Exception as error:
             record["error"] = f"{type(error).__name__}: {error}"
             record["traceback"] = traceback.format_exc()
-    if any(issubclass(w.category, InterruptedWarning) for w in told):
-        raise KeyboardInterrupt  # half a training is no result
-    record["warnings"] = sorted({str(w.message) for w in told})
+    if any(issubclass(warning.category, InterruptedWarning) for warning in given):
+        raise KeyboardInterrupt  # an interrupted training isn't a result
+    record["warnings"] = sorted({str(warning.message) for warning in given})
     return record
 
 
-def environment() -> dict[str, str]:
-    """Versions, and what kind of machine it was."""
-    found = {"python": platform.python_version(), "machine": platform.machine()}
-    for name in PACKAGES:
-        try:
-            found[name] = version(name)
-        except PackageNotFoundError:
-            found[name] = "not installed"
-    return found
+def _use_one_thread() -> None:
+    """Give torch one thread: trials run side by side, and sums don't depend on the machine."""
+    try:
+        import torch
+    except ImportError:
+        return
+    torch.set_num_threads(1)
 
 
-def _one_thread() -> None:
-    """Trials run side by side; and sums come out the same whoever runs them."""
-    with contextlib.suppress(MissingExtraError):
-        need("torch").set_num_threads(1)
+# ---- results -----------------------------------------------------------------------------------
 
 
-# ---- the model ---------------------------------------------------------------------------------
-
-
-def read_parts(config: dict[str, Any]) -> Parts:
-    """The rows of a trial, as its method takes them."""
-    parts = split(
-        config["dataset"],
-        config["seed"],
-        config["rows"],
-        train_rows=config.get("train_rows"),
-        evaluate=config.get("evaluate", "test"),
-    )
-    if isinstance(parts.fit.X, Pictures):
-        return encode_pictures(parts) if config["method"]["pictures"] == "frozen" else parts
-    return show_group(parts) if config["method"].get("sees_group") else parts
-
-
-def make_model(config: dict[str, Any], parts: Parts) -> Any:
-    """The estimator of a trial; all methods of a seed share rows, weights and batch order."""
-    method = config["method"]
-    kind = ESTIMATORS[method["estimator"]]
-    seed = config["seed"] + method["seed_offset"] + INIT_STEP * config.get("init", 0)
-    arguments: dict[str, Any] = {}
-    pictures = isinstance(parts.fit.X, Pictures)
-    if kind is AutoDial:
-        return AutoDial(
-            criterion=config["criterion"],
-            calibration=None,
-            random_state=seed,
-            **_tuples(method["arguments"]),
-        )
-    if method["scorer"] is not None:
-        named = method["scorer"]
-        scorers = [
-            _scorer(name, method, seed, parts)
-            for name in ([named] if isinstance(named, str) else named)
-        ]
-        arguments["estimator"] = scorers[0] if isinstance(named, str) else scorers
-    else:
-        place = "estimator" if issubclass(kind, FairBayes) else "network"
-        network = kind._default_network() if issubclass(kind, FamilyClassifier) else Network()
-        if method["settings"] == "paper":
-            inputs = None if pictures else _inputs(parts)
-            arguments = paper_settings(
-                method["estimator"].lower(), config["dataset"], inputs=inputs
-            )
-            network = arguments[place]
-        arguments[place] = _prepare(network, method, parts)
-    if method.get("calibration") == "crossed":
-        arguments["cv"] = FOLDS
-        for part in _networks(arguments["estimator"]):  # drawn anew in every fold
-            part.set_params(validation=float(parts.validation.mean()))
-    if method["estimator"] in ("EPO", "FairBiNN"):
-        arguments["n_settings"] = config["settings"]
-    if method["estimator"] == "YOTO":
-        arguments["targets"] = config["settings"]
-    arguments |= _tuples(method["arguments"])
-    return kind(criterion=config["criterion"], calibration=None, random_state=seed, **arguments)
-
-
-def _networks(estimator: Any) -> list[Network]:
-    parts = estimator if isinstance(estimator, list) else [estimator]
-    return [part for part in parts if isinstance(part, Network)]
-
-
-def _inputs(parts: Parts) -> int:
-    """How many features a network sees."""
-    if parts.encoded:
-        return int(parts.fit.X.shape[1])
-    return TableEncoder().fit(parts.fit.X).n_features_out_
-
-
-def _tuples(values: dict[str, Any]) -> dict[str, Any]:
-    """TOML and JSON have lists only."""
-    return {k: tuple(v) if isinstance(v, list) else v for k, v in values.items()}
-
-
-def _prepare(network: Network, method: dict[str, Any], parts: Parts) -> Network:
-    """A network as the plan wants it."""
-    if isinstance(parts.fit.X, Pictures):
-        network.set_params(trunk=torch_module("resnet").ResNet18(find_weights()))
-    elif parts.encoded:
-        network.set_params(encoder=None)
-    elif method.get("encoder"):
-        network.set_params(encoder=TableEncoder(**method["encoder"]))
-    network.set_params(validation=parts.validation, **_tuples(method["network"]))
-    return network
-
-
-def _scorer(name: str, method: dict[str, Any], seed: int, parts: Parts) -> Any:
-    if name == "network":
-        return _prepare(Network(), method, parts)
-    if name in TREES:
-        return boosting(texts_of(parts.fit.X), seed, trees=TREES[name])
-    lines = logistic(wide=parts.encoded)
-    own = {} if parts.encoded else method.get("encoder", {})  # features are no table
-    return lines.set_params(**{f"tableencoder__{key}": value for key, value in own.items()})
-
-
-def show_group(parts: Parts) -> Parts:
-    """Tables with the group as one more column, for scorers that take what they are given."""
-
-    def show(rows: Dataset) -> Dataset:
-        groups = pd.Categorical(rows.groups.astype(str))
-        table = pd.DataFrame(rows.X).assign(**{GROUP_COLUMN: groups})
-        return Dataset(table, rows.y, rows.groups, name=rows.name)
-
-    return parts._replace(
-        fit=show(parts.fit), calibration=show(parts.calibration), test=parts.test.then(show)
-    )
-
-
-def encode_pictures(parts: Parts) -> Parts:
-    """Pictures as features of a ResNet-18 that was adapted to the training pictures alone.
-
-    All methods of a split have the same, from the cache; it takes no part of their time.
-    """
-    encoder = torch_module("features").ResNetEncoder(find_weights())
-    encoder.fit(parts.fit.X[np.flatnonzero(~parts.validation)])
-
-    def encode(rows: Dataset) -> Dataset:
-        return Dataset(pd.DataFrame(encoder.transform(rows.X)), rows.y, rows.groups, name=rows.name)
-
-    return Parts(
-        encode(parts.fit),
-        parts.validation,
-        encode(parts.calibration),
-        parts.test.then(encode),
-        key=f"{parts.key}-{encoder.key_[:16]}",
-        encoded=True,
-    )
-
-
-# ---- what is counted ---------------------------------------------------------------------------
-
-
-class Counter:
-    """Counts what positions of a model's dial select among some rows."""
-
-    def __init__(self, model: Any, rows: Dataset) -> None:
-        self.model = model
-        names = np.array(model.frontier_.groups, dtype=object)
-        self.codes = np.argmax(rows.groups[:, None] == names[None], axis=1)
-        self.positive = rows.y == 1
-        self._family = isinstance(model, FamilyClassifier)
-        if self._family:
-            self._rows = model.scorer_.prepare(rows.X, self.codes)
-        else:
-            self._logits = model.logits(rows.X, sensitive_features=rows.groups)
-
-    @property
-    def rows(self) -> list[list[int]]:
-        """(L, K) all rows by label and group."""
-        n_groups = len(self.model.frontier_.groups)
-        return count_cells(self.codes, self.positive, n_groups).tolist()  # type: ignore[no-any-return]
-
-    def selected(self, state: int) -> list[list[int]]:
-        """(L, K) rows that a position selects."""
-        frontier = self.model.frontier_
-        if self._family:
-            margins = self.model.scorer_.margins(
-                self._rows, self.codes, float(frontier.setting[state])
-            )
-        else:
-            thresholds = frontier.states.read(np.array([state]))[0][0]
-            margins = self._logits - thresholds[self.codes]
-        return self._count(margins[None])
-
-    def _count(self, margins: Any) -> list[list[int]]:
-        n_groups = len(self.model.frontier_.groups)
-        counts = count_selected(margins, self.codes, self.positive, n_groups)
-        return counts[0].tolist()  # type: ignore[no-any-return]
-
-
-def _study(config: dict[str, Any]) -> dict[str, Any]:
+def _study(config: Config) -> tuple[dict[str, Any], dict[str, float]]:
     parts = read_parts(config)
     model = make_model(config, parts)
     fit, held, calibration = parts.fit, parts.calibration, config["method"].get("calibration")
@@ -289,90 +97,120 @@ def _study(config: dict[str, Any]) -> dict[str, Any]:
         model.calibrate(held.X, held.y, sensitive_features=held.groups)
     clock.lap("calibrate")
     frontier = model.frontier_
-    own = own_states(model, config["settings"])
-    curve = curve_states(frontier)
-    grid, feasible = frontier.states.first_within(np.array(config["tolerances"]))
+    own = own_points(model, config["settings"])
+    curve = curve_points(frontier).tolist()
+    grid, feasible = frontier.points.find(np.array(config["tolerances"]))
     certified = [_certify(frontier, t, config["confidence"]) for t in config["tolerances"]]
     clock.lap("choose")
-    parts.test.everything_is_chosen()
-    test = parts.test.open()
-    counter = Counter(model, test)
-    states = sorted(
-        {*own, *curve.tolist(), *grid.tolist(), *(s for s in certified if s is not None)}
-    )
-    here = frontier.states.read(np.array(states))[1]
-    counted = {
-        state: {
-            "setting": float(frontier.setting[state]),
-            "calibration": selected.tolist(),
-            "test": counter.selected(state),
-        }
-        for state, selected in zip(states, here, strict=True)
-    }
+    parts.test.release()
+    counter = Counter(model, parts.test.open())
+    points = sorted({*own, *curve, *grid.tolist(), *(p for p in certified if p is not None)})
+    on_calibration = frontier.points.read(np.array(points))[1]  # (n, L, K)
+    on_test = np.stack([counter.selected(point) for point in points])
     clock.lap("evaluate")
     result = {
         "data": parts.key,
         "groups": [str(group) for group in frontier.groups],
         "rows": {
             "train": len(fit) - int(parts.validation.sum()),
-            "calibration": frontier.rows.tolist(),
-            "test": counter.rows,
+            "calibration": frontier.counts.tolist(),
+            "test": counter.counts.tolist(),
         },
-        "states": [counted[state] | {"state": int(state)} for state in states],
-        "points": [int(state) for state in own],
-        "curve": [int(state) for state in curve],
-        "grid": [int(state) for state in grid],
-        "feasible": [bool(flag) for flag in feasible],
-        "certified": [None if state is None else int(state) for state in certified],
+        "states": {  # operating points as columns: (n,), and counts by label and group (L, K, n)
+            "state": points,
+            "calibration": np.moveaxis(on_calibration, 0, -1).tolist(),
+            "test": np.moveaxis(on_test, 0, -1).tolist(),
+        },
+        "points": own,
+        "curve": curve,
+        "grid": grid.tolist(),
+        "feasible": feasible.tolist(),
+        "certified": certified,
         "epochs": _epochs(model),
     }
-    return {"result": result, "timing": clock.seconds}
+    return result, clock.seconds
 
 
-def own_states(model: Any, count: int) -> list[int]:
-    """The positions that make a method's curve, loosest first: the paper's ten.
+class Counter:
+    """Counts what the operating points of a model select among some rows."""
 
-    Thresholds: tolerances evenly spaced from the unconstrained gap to 0. One net a setting: all of
-    them. YOTO: the weights that bisection found for such tolerances.
+    def __init__(self, model: DialClassifier, rows: Dataset) -> None:
+        self._frontier, self._scorer = model.frontier_, model.scorer_
+        self._codes = _codes(model, rows)
+        self._positive = rows.y == 1
+        self._n_groups = len(model.frontier_.groups)
+        self._logits: Floats | None = None
+        if isinstance(model, ThresholdClassifier):
+            self._logits = model.logits(rows.X, sensitive_features=rows.groups)
+        else:
+            self._rows = model.scorer_.prepare(rows.X, self._codes)
+
+    @property
+    def counts(self) -> Counts:
+        """(L, K) all rows by label and group."""
+        return count_rows(self._codes, self._positive, self._n_groups)
+
+    def selected(self, point: int) -> Counts:
+        """Return the rows (L, K) that an operating point selects."""
+        if self._logits is None:
+            setting = float(self._frontier.setting[point])
+            margins = self._scorer.margins(self._rows, self._codes, setting)
+        else:
+            thresholds = self._frontier.points.read(np.array([point]))[0][0]
+            margins = self._logits - thresholds[self._codes]
+        counts = count_selected(margins[None], self._codes, self._positive, self._n_groups)
+        return np.asarray(counts[0])
+
+
+def _codes(model: DialClassifier, rows: Dataset) -> Indices:
+    """Return the number of each row's group on the model's frontier."""
+    names = np.array(model.frontier_.groups, dtype=object)
+    return np.asarray(np.argmax(rows.groups[:, None] == names[None], axis=1))
+
+
+def own_points(model: DialClassifier, count: int) -> list[int]:
+    """Return the operating points that make a method's curve, loosest first: the paper's ten.
+
+    For thresholds, those at evenly spaced tolerances from the unconstrained gap to 0. For one
+    network per setting, all settings. For YOTO, the weights that bisection found for such
+    tolerances.
     """
     frontier = model.frontier_
     if not isinstance(model, FamilyClassifier):
-        states, _ = frontier.states.first_within(np.linspace(frontier.gap[0], 0.0, count))
-        return [int(state) for state in states]
-    if hasattr(model, "search_"):
+        points, _ = frontier.points.find(np.linspace(frontier.gap[0], 0.0, count))
+        return [int(point) for point in points]
+    if isinstance(model, YOTO):
         settings = model.search_["setting"].to_numpy()[::-1]
     else:
-        settings = model.settings_
+        settings = model.settings_ if isinstance(model, SettingsClassifier) else frontier.setting
     places = {float(setting): i for i, setting in enumerate(frontier.setting)}
     return [places[float(setting)] for setting in settings]
 
 
-def curve_states(frontier: Any) -> Indices:
-    """Positions that some tolerance leads to, at most so many, loosest first."""
+def curve_points(frontier: Frontier) -> Indices:
+    """Return operating points that some tolerance leads to, at most ``CURVE``, loosest first."""
     grid = np.linspace(frontier.gap[0], frontier.gap.min(), CURVE)
-    states, _ = frontier.states.first_within(grid)
-    return np.asarray(np.unique(states))
+    points, _ = frontier.points.find(grid)
+    return np.asarray(np.unique(points))
 
 
-def _certify(frontier: Any, tolerance: float, confidence: float) -> int | None:
+def _certify(frontier: Frontier, tolerance: float, confidence: float) -> int | None:
     try:
         points = frontier.at([tolerance], confidence=confidence)
     except CannotCertifyError:
         return None
-    return int(points.states[0])
+    return int(points.indices[0])
 
 
-def _epochs(model: Any) -> Any:
-    """How long training was: epochs, and the one that was kept."""
+def _epochs(model: DialClassifier) -> dict[str, list[int]] | None:
+    """Return how many epochs each network was trained for, and which epoch was kept."""
     history = getattr(model, "history_", None)
     if history is None:
         return None
-    last = (
-        history.reset_index().groupby("setting")["epoch"].max()
-        if history.index.nlevels > 1
-        else None
-    )
-    trained = [len(history)] if last is None else [int(n) for n in last]
+    trained = [len(history)]
+    if history.index.nlevels > 1:
+        last = history.reset_index().groupby("setting")["epoch"].max()
+        trained = [int(n) for n in last]
     best = model.best_epoch_
     return {"trained": trained, "kept": best if isinstance(best, list) else [best]}
 
@@ -388,7 +226,7 @@ class Clock:
         self._wall, self._cpu = time.perf_counter(), time.process_time()
 
     def lap(self, name: str) -> None:
-        """A step is over."""
+        """End a step."""
         self.seconds[name] = time.perf_counter() - self._wall
         self.seconds[f"{name}_cpu"] = time.process_time() - self._cpu
         self._start()
@@ -397,87 +235,89 @@ class Clock:
 # ---- cost --------------------------------------------------------------------------------------
 
 
-def _cost(config: dict[str, Any]) -> dict[str, Any]:
-    """What training, another tolerance and decisions cost, for a fixed number of epochs.
+def _cost(config: Config) -> tuple[dict[str, Any], dict[str, float]]:
+    """Time training, another tolerance and decisions, for a fixed number of epochs.
 
-    Everything runs once before its time is taken.
+    Everything runs once before it is timed.
     """
     parts = read_parts(config)
     fit, held = parts.fit, parts.calibration
-    seconds = {}
-    retrained = config["method"]["estimator"] in ("EPO", "FairBiNN")
-    _fit(_timed_settings(make_model(config, parts), 1), fit, held)
-    model = _timed_settings(make_model(config, parts), config["epochs"])
-    if retrained:  # one more setting is one more training
+    seconds: dict[str, float] = {}
+    _fit(_fix_epochs(make_model(config, parts), 1), fit, held)
+    model = _fix_epochs(make_model(config, parts), config["epochs"])
+    retrains = isinstance(model, SettingsClassifier)  # another setting is another training
+    if retrains:
         model.set_params(n_settings=1)
         seconds["train_one"] = _timed(lambda: _fit(model, fit, held))
         model.set_params(n_settings=config["settings"])
     seconds["train"] = _timed(lambda: _fit(model, fit, held))
     model.calibrate(held.X, held.y, sensitive_features=held.groups)
-    wishes = np.linspace(0.2, 0.0, config["settings"])
-    for name, chosen in (("one", wishes[:1]), ("many", wishes)):
-        if retrained:
-            seconds[f"adapt_{name}"] = seconds["train_one" if name == "one" else "train"]
-        else:
-            seconds[f"adapt_{name}"] = _adaptation(model, held, chosen, config["criterion"])
-    parts.test.everything_is_chosen()
+    tolerances = np.linspace(0.2, 0.0, config["settings"])
+    if retrains:
+        seconds |= {"adapt_one": seconds["train_one"], "adapt_many": seconds["train"]}
+    else:
+        seconds["adapt_one"] = _adaptation(model, held, tolerances[:1], config["criterion"])
+        seconds["adapt_many"] = _adaptation(model, held, tolerances, config["criterion"])
+    parts.test.release()
     test = parts.test.open()
-    for name, chosen in (("one", wishes[:1]), ("many", wishes)):
-        model.predict(test.X[:10], sensitive_features=test.groups[:10], tolerance=0.2)
-        seconds[f"predict_{name}"] = _median(
-            lambda chosen=chosen: [
-                model.predict(test.X, sensitive_features=test.groups, tolerance=float(t))
-                for t in chosen
-            ]
-        )
-    return {"result": {"rows": {"fit": len(fit), "test": len(test)}}, "timing": seconds}
+
+    def predict(chosen: Floats) -> None:
+        for tolerance in chosen.tolist():
+            model.predict(test.X, sensitive_features=test.groups, tolerance=tolerance)
+
+    seconds["predict_one"] = _median(lambda: predict(tolerances[:1]))
+    seconds["predict_many"] = _median(lambda: predict(tolerances))
+    return {"rows": {"fit": len(fit), "test": len(test)}}, seconds
 
 
-def _adaptation(model: Any, held: Dataset, wishes: NDArray[np.float64], criterion: str) -> float:
-    """Seconds to find thresholds, or YOTO's weights by bisection, with scores or rows at hand."""
-    codes = np.argmax(held.groups[:, None] == np.array(model.frontier_.groups)[None], axis=1)
-    if not isinstance(model, FamilyClassifier):
+def _adaptation(model: DialClassifier, held: Dataset, tolerances: Floats, criterion: str) -> float:
+    """Return the seconds to find thresholds, or YOTO's weights, given scores or prepared rows."""
+    codes = _codes(model, held)
+    if isinstance(model, ThresholdClassifier):
         logits = model.logits(held.X, sensitive_features=held.groups)
-        return _median(lambda: sweep(logits, codes, held.y, criterion=criterion).at(wishes))
+        return _median(lambda: sweep(logits, codes, held.y, criterion=criterion).at(tolerances))
+    if not isinstance(model, YOTO):
+        return _median(lambda: model.calibrate(held.X, held.y, sensitive_features=held.groups))
     rows, kind = model.scorer_.prepare(held.X, codes), find_criterion(criterion)
-    all_rows = count_cells(codes, held.y == 1, len(model.frontier_.groups))
+    counts = count_rows(codes, held.y == 1, len(model.frontier_.groups))
 
     def gap_of(weight: float) -> float:
         margins = model.scorer_.margins(rows, codes, weight)[None]
-        selected = count_selected(margins, codes, held.y == 1, all_rows.shape[1])[0]
-        return Measurement(selected, all_rows, kind).gap
+        selected = count_selected(margins, codes, held.y == 1, counts.shape[1])[0]
+        return Measurement(selected, counts, kind).gap
 
     def search() -> None:
-        for wish in wishes.tolist():
+        for tolerance in tolerances.tolist():
             low, high = model.bounds
-            bisect_weight(gap_of, wish, low, high, within=1.0 / all_rows.sum(axis=0).min())
+            bisect_weight(gap_of, tolerance, low, high, within=1.0 / counts.sum(axis=0).min())
 
     return _timed(search)
 
 
-def _timed_settings(model: Any, epochs: int) -> Any:
-    """A model that trains by its method for so many epochs, from the first step on."""
+def _fix_epochs(model: DialClassifier, epochs: int) -> DialClassifier:
+    """Return a model that trains with its method from the first step, for this many epochs."""
     params = model.get_params(deep=False)
     for name in ("network", "estimator"):
         if isinstance(params.get(name), Network):
             params[name].set_params(epochs=epochs, patience=None)
     fixed = {"widen": 0, "warm_epochs": 0}
-    return model.set_params(**{k: v for k, v in fixed.items() if k in params})
+    model.set_params(**{k: v for k, v in fixed.items() if k in params})
+    return model
 
 
-def _fit(model: Any, fit: Dataset, held: Dataset) -> None:
+def _fit(model: DialClassifier, fit: Dataset, held: Dataset) -> None:
     model.fit(fit.X, fit.y, sensitive_features=fit.groups)
-    if not isinstance(model, FamilyClassifier):
+    if isinstance(model, ThresholdClassifier):
         model.calibrate(held.X, held.y, sensitive_features=held.groups)
 
 
-def _timed(call: Any) -> float:
+def _timed(call: Callable[[], object]) -> float:
     start = time.perf_counter()
     call()
     return time.perf_counter() - start
 
 
-def _median(call: Any, repeats: int = 5) -> float:
-    """Of some runs, after one that isn't timed."""
+def _median(call: Callable[[], object], repeats: int = 5) -> float:
+    """Return the median time of some runs, after one that isn't timed."""
     call()
     return float(np.median([_timed(call) for _ in range(repeats)]))

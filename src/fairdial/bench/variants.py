@@ -1,4 +1,4 @@
-"""Ways of training that studies compare; the library itself doesn't offer them."""
+"""Ways of training that studies compare and the library doesn't offer."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import Any, Self
 from scipy.special import expit
 from sklearn.base import clone
 
-from fairdial.methods.fairbayes import FairBayes
-from fairdial.methods.network import fit_scorer, torch_module, train_network
+from fairdial.estimators.fairbayes import FairBayes
+from fairdial.estimators.network import fit_scorer, train_network
 
 TEACHERS = 5
 
@@ -17,23 +17,29 @@ class WholeDial(FairBayes):
     """A network trained for several tolerances at once, through the gradient of the thresholds."""
 
     def _objective(self) -> Any:
-        return torch_module("variants").WholeDialObjective
+        from fairdial.nn.variants import WholeDialObjective
+
+        return WholeDialObjective
 
 
 class ByShares(FairBayes):
-    """A network trained plainly with groups weighted by their shares of the rows, not alike."""
+    """A network trained with groups weighted by their shares of the rows, not equally."""
 
     def _objective(self) -> Any:
-        return torch_module("variants").ShareObjective
+        from fairdial.nn.variants import ShareObjective
+
+        return ShareObjective
 
 
 class _Student(FairBayes):
     def _objective(self) -> Any:
-        return torch_module("variants").SoftObjective
+        from fairdial.nn.variants import SoftObjective
+
+        return SoftObjective
 
 
 class Distilled(FairBayes):
-    """A network that learns the probabilities of several, so that one net decides."""
+    """A network that learns the probabilities of several, so that a single one decides."""
 
     def _fit(self, X: Any, y: Any, sensitive_features: Any) -> Self:
         rows, (student,) = self._rows_to_fit(X, y, sensitive_features), self._parts()

@@ -1,37 +1,37 @@
-"""A report's blocks, and their writers: Markdown, LaTeX, HTML."""
+"""The blocks of a report, written as Markdown, LaTeX or HTML."""
 
 from __future__ import annotations
 
 import html
 import re
-from collections.abc import Iterable
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
 
 from fairdial.bench.tables import Table
 
 
 class Heading(NamedTuple):
-    """Of level 2 or 3."""
+    """A heading of level 2 or 3."""
 
     level: int
     text: str
 
 
 class Text(NamedTuple):
-    """A paragraph; urgent ones must not be missed."""
+    """A paragraph; urgent ones are highlighted."""
 
     text: str
     urgent: bool = False
 
 
 class Items(NamedTuple):
-    """A list."""
+    """A bulleted list."""
 
     items: tuple[str, ...]
 
 
 class Drawing(NamedTuple):
-    """A figure by name."""
+    """A figure, by name."""
 
     name: str
     caption: str
@@ -44,7 +44,7 @@ Block = Heading | Text | Items | Table | Drawing
 
 
 def to_markdown(title: str, blocks: list[Block]) -> str:
-    """The report as Markdown; figures are files beside it."""
+    """Return the report as Markdown; figures are files beside it."""
     parts = [f"# {_md(title)}"]
     for block in blocks:
         if isinstance(block, Heading):
@@ -59,8 +59,8 @@ def to_markdown(title: str, blocks: list[Block]) -> str:
             parts.append(f"*{_md(block.caption)}*")
         else:
             parts.append(f"**{_md(block.caption)}**")
-            parts.append("\n".join([_md_line(block.head), "|---" * len(block.head) + "|"]))
-            parts[-1] += "".join(f"\n{_md_line(line)}" for line in block.lines)
+            rows = [_md_row(block.head), "|---" * len(block.head) + "|", *map(_md_row, block.rows)]
+            parts.append("\n".join(rows))
             parts += [_md(block.note)] if block.note else []
     return "\n\n".join(parts) + "\n"
 
@@ -69,7 +69,7 @@ def _md(text: str) -> str:
     return re.sub(r"([\\`*_\[\]<|~$&#])", r"\\\1", " ".join(text.split()))
 
 
-def _md_line(cells: Iterable[str]) -> str:
+def _md_row(cells: Iterable[str]) -> str:
     return "| " + " | ".join(map(_md, cells)) + " |"
 
 
@@ -89,7 +89,7 @@ WIDE = 7  # columns
 
 
 def to_latex(title: str, blocks: list[Block]) -> str:
-    """The labelled tables, for a paper that uses booktabs."""
+    """Return the labeled tables, for a paper that uses booktabs."""
     found = [block for block in blocks if isinstance(block, Table) and block.label]
     head = f"% {' '.join(title.split())}\n% UTF-8; needs \\usepackage{{booktabs}}\n"
     return head + "".join(f"\n{_tex_table(table)}" for table in found)
@@ -104,9 +104,9 @@ def _tex_table(table: Table) -> str:
         rf"\label{{{table.label}}}",
         rf"\begin{{tabular}}{{l{'r' * (len(table.head) - 1)}}}",
         r"\toprule",
-        _tex_line(table.head),
+        _tex_row(table.head),
         r"\midrule",
-        *map(_tex_line, table.lines),
+        *map(_tex_row, table.rows),
         r"\bottomrule",
         r"\end{tabular}",
         r"\end{table}",
@@ -119,13 +119,13 @@ def _tex(text: str) -> str:
     return re.sub(r"(?<![\w-])([+-])(?=\d)", r"$\1$", escaped)
 
 
-def _tex_line(cells: Iterable[str]) -> str:
+def _tex_row(cells: Iterable[str]) -> str:
     return " & ".join(map(_tex, cells)) + r" \\"
 
 
 # ---- HTML --------------------------------------------------------------------------------------
 
-LONG = 45  # characters: such cells are prose, and may break
+LONG = 45  # characters: longer cells are prose, and may wrap
 CSS = """
 :root { color-scheme: light dark; --ink: #1d1d20; --soft: #5a5a62; --page: #fdfdfc;
   --line: #d9d9dd; --stripe: #f3f3f1; --accent: #0b6aa2; --alert: #fff1d6; --edge: #c77700; }
@@ -148,7 +148,7 @@ table { border-collapse: collapse; font-size: .86rem; font-variant-numeric: tabu
 caption { text-align: left; font-weight: 600; padding-bottom: .4rem; }
 th, td { padding: .3rem .7rem .3rem 0; text-align: left; vertical-align: top; }
 td { white-space: nowrap; }
-table.words td { white-space: normal; min-width: 7rem; }
+table.prose td { white-space: normal; min-width: 7rem; }
 thead th { border-bottom: 1px solid var(--soft); font-weight: 600; vertical-align: bottom; }
 tbody tr { background: var(--page); }
 tbody tr:nth-child(even) { background: var(--stripe); }
@@ -161,7 +161,7 @@ figure svg { display: block; width: 100%; height: auto; }
 
 
 def to_html(title: str, blocks: list[Block], drawn: dict[str, str]) -> str:
-    """One page that needs nothing else; figures come as SVG elements by name."""
+    """Return one self-contained page; ``drawn`` has the figures as SVG elements by name."""
     headings = [b.text for b in blocks if isinstance(b, Heading) and b.level == 2]
     links = "".join(
         f'<li><a href="#part-{i}">{html.escape(text)}</a></li>' for i, text in enumerate(headings)
@@ -177,13 +177,13 @@ def to_html(title: str, blocks: list[Block], drawn: dict[str, str]) -> str:
     )
 
 
-def _html_block(block: Block, drawn: dict[str, str], numbers: Any) -> str:
+def _html_block(block: Block, drawn: dict[str, str], numbers: Iterator[int]) -> str:
     if isinstance(block, Heading):
         place = f' id="part-{next(numbers)}"' if block.level == 2 else ""
         return f"<h{block.level}{place}>{html.escape(block.text)}</h{block.level}>"
     if isinstance(block, Text):
-        kind = ' class="alert" role="note"' if block.urgent else ""
-        return f"<p{kind}>{html.escape(block.text)}</p>"
+        attributes = ' class="alert" role="note"' if block.urgent else ""
+        return f"<p{attributes}>{html.escape(block.text)}</p>"
     if isinstance(block, Items):
         return f"<ul>{''.join(f'<li>{html.escape(item)}</li>' for item in block.items)}</ul>"
     if isinstance(block, Drawing):
@@ -198,18 +198,18 @@ def _html_block(block: Block, drawn: dict[str, str], numbers: Any) -> str:
 
 def _html_table(table: Table) -> str:
     head = "".join(f'<th scope="col">{html.escape(cell)}</th>' for cell in table.head)
-    lines = "".join(
+    rows = "".join(
         f'<tr><th scope="row">{html.escape(first)}</th>'
         + "".join(f"<td>{html.escape(cell)}</td>" for cell in others)
         + "</tr>"
-        for first, *others in table.lines
+        for first, *others in table.rows
     )
     note = f'<p class="note">{html.escape(table.note)}</p>' if table.note else ""
     caption = html.escape(table.caption)
-    long = any(len(cell) > LONG for line in table.lines for cell in line[1:])
-    words = ' class="words"' if long else ""
+    long = any(len(cell) > LONG for row in table.rows for cell in row[1:])
+    prose = ' class="prose"' if long else ""
     return (
         f'<div class="scroll" role="region" tabindex="0" aria-label="{caption}">'
-        f"<table{words}><caption>{caption}</caption>"
-        f"<thead><tr>{head}</tr></thead><tbody>{lines}</tbody></table></div>{note}"
+        f"<table{prose}><caption>{caption}</caption>"
+        f"<thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></div>{note}"
     )

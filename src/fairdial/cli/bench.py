@@ -1,4 +1,4 @@
-"""``fairdial bench run|status|report``: studies."""
+"""``fairdial bench run|status|report|pack``: run studies."""
 
 from __future__ import annotations
 
@@ -6,14 +6,22 @@ import os
 import shlex
 import sys
 import tomllib
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import click
 
 from fairdial.cli import options
-from fairdial.cli.groups import FAILED, INTERRUPTED
+from fairdial.cli.errors import FAILED, INTERRUPTED, F
 from fairdial.cli.output import Output
+from fairdial.errors import InvalidInputError
+
+if TYPE_CHECKING:
+    from rich.progress import Progress
+
+    from fairdial.bench.plan import Plan
+    from fairdial.bench.run import Status
 
 PLAN = "plan.toml"
 RECORDS = "records"
@@ -22,53 +30,55 @@ DATA = "FAIRDIAL_DATA"
 
 @click.group()
 def bench() -> None:
-    """Studies: run a plan, see how far it is, write its report."""
+    """Run a study, show its progress, write its report."""
 
 
-OUT = click.option(
-    "--out",
-    required=True,
-    type=click.Path(file_okay=False, path_type=Path),
-    help="Folder of the study; what is there already is not run again.",
-)
+def _out(text: str) -> Callable[[F], F]:
+    """Return the option for the folder of a study."""
+    folder = click.Path(file_okay=False, path_type=Path)
+    return click.option("--out", required=True, type=folder, help=text)
 
 
 @bench.command("run")
 @click.argument("plan")
-@OUT
-@click.option("--jobs", type=click.IntRange(min=1), help="Trials at once; default: all processors.")
+@_out("Folder of the study; finished trials in it aren't run again.")
+@click.option(
+    "--jobs",
+    type=options.Integer(min=1),
+    help="Number of trials at once. [default: all processors]",
+)
 @click.option(
     "--backend",
     type=click.Choice(["loky", "dask", "ray"]),
     default="loky",
     show_default=True,
-    help="Where trials run: processes of this machine, or a cluster.",
+    help="Where to run trials: in processes of this machine, or on a cluster.",
 )
 @click.option("--scheduler", help="Address of the dask scheduler or ray cluster.")
 @click.option(
-    "--dataset", "datasets", multiple=True, help="Run this data set of the plan only; repeatable."
+    "--dataset", "only", multiple=True, help="Run only this data set of the plan; repeatable."
 )
 @click.option(
     "--data",
     type=click.Path(exists=True, file_okay=False, path_type=Path),
-    help=f"Folder with pictures and ResNet-18's weights; default: environment variable {DATA}.",
+    help=f"Folder with images and ResNet-18's weights. [default: environment variable {DATA}]",
 )
-@options.tells
+@options.reporting
 def bench_run(
     plan: str,
     out: Path,
     jobs: int | None,
     backend: str,
     scheduler: str | None,
-    datasets: tuple[str, ...],
+    only: tuple[str, ...],
     data: Path | None,
     show: Output,
 ) -> None:
-    """Run what is missing of PLAN: a TOML file, or a plan that is shipped.
+    """Run the missing trials of PLAN, a TOML file or one of the plans that come with fairdial.
 
-    Shipped are quick, paper-tabular, paper-images, paper-images-tuned and confirm.
+    These are quick, paper-tabular, paper-images, paper-images-tuned and confirm.
 
-    Every trial is kept as soon as it is done. Stop it at any time; the same command goes on.
+    Each trial is stored when it is done. Interrupt at any time; the same command resumes.
     """
     from fairdial.bench import plan as plans
     from fairdial.bench import run as running
@@ -76,8 +86,8 @@ def bench_run(
 
     chosen = plans.read_plan(plan)
     text = plans.plan_text(plan)
-    if datasets:
-        text = plans.narrow(text, datasets)
+    if only:
+        text = plans.narrow(text, only)
         chosen = plans.make_plan(tomllib.loads(text))
     if data is not None:
         os.environ[DATA] = str(data.resolve())
@@ -91,24 +101,26 @@ def bench_run(
         )
     except KeyboardInterrupt:
         kept = running.status(chosen, store)
-        told = f"Stopped: {kept.done} of {kept.total} trials are kept; the same command goes on."
-        click.echo(told, err=True)
+        click.echo(
+            f"Interrupted: {kept.done} of {kept.total} trials are stored; run it again to resume.",
+            err=True,
+        )
         sys.exit(INTERRUPTED)
     reasons = running.reasons(chosen, store)
-    figures, line = _told(after)
+    counts, line = _progress(after)
     trials = [f"  {n} trial{'s' if n > 1 else ''}: {reason}" for reason, n in reasons.items()]
-    show.result(figures | {"reasons": reasons}, line, *trials)
+    show.result(counts | {"reasons": reasons}, line, *trials)
     if after.done and not show.as_json:
-        show.note(f"fairdial bench report --out {shlex.quote(str(out))} writes the report.")
+        show.note(f"To write the report: fairdial bench report --out {shlex.quote(str(out))}")
     if after.failed:
         sys.exit(FAILED)
 
 
 @bench.command("status")
-@OUT
-@options.tells
+@_out("Folder of the study.")
+@options.reporting
 def bench_status(out: Path, show: Output) -> None:
-    """How much of the study in --out is done, and what failed."""
+    """Show how much of the study in --out is done, and what failed."""
     from fairdial.bench import run as running
     from fairdial.bench.store import Store
 
@@ -120,19 +132,19 @@ def bench_status(out: Path, show: Output) -> None:
         if error is not None:
             method = config["method"]["name"]
             failures.append(f"  {config['dataset']}, {method}, seed {config['seed']}: {error}")
-    show.result(*_told(found), *failures)
+    show.result(*_progress(found), *failures)
 
 
 @bench.command("report")
-@OUT
+@_out("Folder of the study.")
 @click.option(
     "--to",
     type=click.Path(file_okay=False, path_type=Path),
-    help="Folder of the report; default: report/ in --out.",
+    help="Folder of the report. [default: report/ in --out]",
 )
-@options.tells
+@options.reporting
 def bench_report(out: Path, to: Path | None, show: Output) -> None:
-    """Write tables and figures of the study in --out: Markdown, LaTeX, one HTML page."""
+    """Write the tables and figures of the study in --out as Markdown, LaTeX and HTML."""
     from fairdial.bench.report import write_report
     from fairdial.bench.store import Store
 
@@ -142,48 +154,60 @@ def bench_report(out: Path, to: Path | None, show: Output) -> None:
     show.result({"written": written}, *written)
 
 
-def _plan_of(out: Path) -> Any:
+@bench.command("pack")
+@_out("Folder of the study.")
+@options.reporting
+def bench_pack(out: Path, show: Output) -> None:
+    """Move the records of the study in --out into one compressed file."""
+    from fairdial.bench.store import Store
+
+    _plan_of(out)
+    store = Store(out / RECORDS)
+    packed = store.pack()
+    show.result({"records": packed, "file": str(store.packed)}, f"{packed} records: {store.packed}")
+
+
+def _plan_of(out: Path) -> Plan:
     from fairdial.bench.plan import read_plan
 
     if not (out / PLAN).is_file():
-        raise click.UsageError(f"--out must be the folder of a study, got {out} without {PLAN}.")
+        raise InvalidInputError("out", "be the folder of a study", given=f"{out} without {PLAN}")
     return read_plan(out / PLAN)
 
 
-def _told(found: Any) -> tuple[dict[str, Any], str]:
-    """How far a study is, as data and as a line."""
-    told = {"total": found.total, "done": found.done, "failed": found.failed}
+def _progress(found: Status) -> tuple[dict[str, int], str]:
+    """Return how far a study is, as data and as a line."""
+    counts = {"total": found.total, "done": found.done, "failed": found.failed}
     failed = f", {found.failed} failed" if found.failed else ""
     line = f"{found.done} of {found.total} trials done{failed}."
-    return told | {"missing": found.missing}, line
+    return counts | {"missing": found.missing}, line
 
 
 def time_left(seconds: float) -> str:
-    """About how long something still takes, in words."""
+    """Return about how long something still takes."""
     return "less than a minute" if seconds < 60 else f"about {seconds / 60:.1f} minutes"
 
 
 class Trials:
-    """Shows trials as they end: a bar on a terminal, a line each elsewhere."""
+    """Show trials as they end: a bar on a terminal, a line each elsewhere."""
 
     def __init__(self, total: int, *, bar: bool) -> None:
-        self._total, self._wished = total, bar
-        self._bar: Any = None
+        self._total, self._wants_bar = total, bar
+        self._bar: Progress | None = None
 
     def __enter__(self) -> Self:
-        if self._wished and self._total:
+        if self._wants_bar and self._total:
             from rich.console import Console
             from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
-            told = TextColumn("{task.fields[told]}")
             self._bar = Progress(
                 TextColumn("trials"),
                 BarColumn(),
                 MofNCompleteColumn(),
-                told,
+                TextColumn("{task.fields[text]}"),
                 console=Console(stderr=True),
             )
-            self._task = self._bar.add_task("trials", total=self._total, told="starting")
+            self._task = self._bar.add_task("trials", total=self._total, text="starting")
             self._bar.start()
         return self
 
@@ -192,10 +216,10 @@ class Trials:
             self._bar.stop()
 
     def advance(self, record: dict[str, Any]) -> None:
-        """One more trial is done."""
+        """Show that one more trial is done."""
         left = record["seconds"] / record["done"] * (record["total"] - record["done"])
-        told = f"{record['running']} running, {time_left(left)} left"
+        text = f"{record['running']} running, {time_left(left)} left"
         if self._bar is not None:
-            self._bar.update(self._task, advance=1, told=f"{told}; last: {record['trial']}")
+            self._bar.update(self._task, advance=1, text=f"{text}; last: {record['trial']}")
         else:
-            click.echo(f"{record['done']}/{record['total']} {record['trial']}; {told}", err=True)
+            click.echo(f"{record['done']}/{record['total']} {record['trial']}; {text}", err=True)

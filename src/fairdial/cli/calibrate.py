@@ -1,10 +1,10 @@
-"""``fairdial calibrate``: the dial anew, on fresh rows."""
+"""``fairdial calibrate``: recalibrate a model on new rows."""
 
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -12,32 +12,35 @@ from fairdial.cli import options
 from fairdial.cli.output import Output
 from fairdial.errors import FairdialWarning, InvalidInputError, SmallGroupError, warn
 
+if TYPE_CHECKING:
+    from fairdial.estimators.base import DialClassifier
+
 
 @click.command()
 @options.MODEL
 @click.argument("data", metavar="DATA", type=click.Path(exists=True, path_type=Path))
-@click.option("--label", metavar="COLUMN", help="Column of labels. [default: that of training]")
+@options.LABEL
 @click.option(
     "--no-labels",
     is_flag=True,
-    help="Find the dial without labels, also where DATA has them: for demographic parity.",
+    help="Calibrate without labels, even if DATA has them; for demographic parity.",
 )
 @options.SENSITIVE
 @options.DROP_MISSING
 @click.option("--out", type=click.Path(path_type=Path), help="Folder of the calibrated model.")
-@click.option("--in-place", is_flag=True, help="Replace the dial in MODEL itself.")
+@click.option("--in-place", is_flag=True, help="Replace MODEL itself.")
 @click.option(
     "--scores",
     metavar="COLUMN",
-    help="DATA is Parquet, a file or a folder, that holds this model's scores already in this "
-    "column, as predict writes them in logit: it is streamed, and may be larger than memory.",
+    help="Column with this model's scores, which predict writes as logit. DATA is then a Parquet "
+    "file or a folder of them, which is streamed and may be larger than memory.",
 )
-@click.option("--group", metavar="COLUMN", help="With --scores: column that tells the group.")
+@click.option("--group", metavar="COLUMN", help="Group column, with --scores.")
 @options.OVERWRITE
 @options.KEY
-@options.reads
+@options.reading_csv
 @options.TRUST
-@options.tells
+@options.reporting
 def calibrate(
     folder: Path,
     data: Path,
@@ -52,165 +55,149 @@ def calibrate(
     overwrite: bool,
     key_file: Path | None,
     trust: tuple[str, ...],
-    form: options.Form,
+    csv_format: options.CsvFormat,
     show: Output,
 ) -> None:
-    """Find the dial of MODEL anew on the rows of DATA, which it hasn't learned from.
+    """Recalibrate MODEL on the rows of DATA, which it wasn't trained on.
 
-    The scorer stays as it is. DATA must have rows of every group that the dial knows. Demographic
-    parity needs no labels: without the label column, or with --no-labels, the dial is found, and
-    accuracy is not told.
-    A signed model needs --key-file, which signs the new one, too.
+    The scorer stays as it is. DATA must have rows of every group that the model knows. Demographic
+    parity needs no labels: without a label column, or with --no-labels, the model is calibrated,
+    but its accuracy is unknown. A signed model needs --key-file, which signs the new one too.
 
     \b
     fairdial calibrate model fresh.csv --in-place
     fairdial predict model fresh.csv --id sex --out scored.parquet
     fairdial calibrate model scored.parquet --scores logit --group sex --out model2
     """
-    from fairdial.cli.figures import (
-        caveat,
-        frontier_parts,
-        point_data,
-        positions,
-        shown_tolerances,
-        warn_if_constant,
-    )
-    from fairdial.cli.models import check_place, open_model, refuse_unsigned
-    from fairdial.cli.predict import MARGIN
+    from fairdial.cli.model_rows import known_groups
+    from fairdial.cli.models import check_model_path, check_stays_signed, open_model
+    from fairdial.cli.points import spell, summarize
 
     if (out is None) != in_place:
-        got = "both" if in_place else "neither"
-        raise InvalidInputError(f"Either --out or --in-place must be given, got {got}.")
-    if (scores is None) != (group is None):
-        raise InvalidInputError("--scores and --group must be given together, got one of them.")
+        given = "both" if in_place else "neither"
+        raise InvalidInputError("out", "be given, or `in_place`, but not both", given=given)
     if label is not None and no_labels:
-        raise InvalidInputError("--label or --no-labels must be left out, got both.")
-    if scores is not None and form != options.Form():
-        raise InvalidInputError("--separator, --encoding and --decimal are for CSV, not --scores.")
-    if scores is not None and (sensitive or drop_missing):
-        name = "--sensitive" if sensitive else "--drop-missing"
-        raise InvalidInputError(f"{name} must be left out with --scores and --group, got it.")
-    if scores == MARGIN:
-        raise InvalidInputError(
-            "--scores must be scores that don't depend on the dial, got 'margin', which does: "
-            "predict writes them in the column 'logit'."
-        )
-    if out is not None:
-        check_place(out, overwrite, key_file)
-    refuse_unsigned(folder, key_file)
-    model = open_model(folder, key_file, trust, calibrated=False)
-    known = model.frontier_.groups if hasattr(model, "frontier_") else ()
+        raise InvalidInputError("label", "be left out with `no_labels`")
+    if (scores is None) != (group is None):
+        raise InvalidInputError("scores", "be given together with `group`", given="only one")
     if scores is not None:
-        if not hasattr(model, "calibrate_parquet"):
-            raise InvalidInputError(
-                f"--scores is for methods with thresholds, got {type(model).__name__}: give the "
-                "rows themselves."
-            )
-        model.calibrate_parquet(data, score=scores, group=group, label=label)
-        check_groups(known, model.frontier_.groups, "--group")
+        _check_scores_options(scores, sensitive, drop_missing, csv_format)
+    if out is not None:
+        check_model_path(out, overwrite, key_file)
+    check_stays_signed(folder, key_file)
+    model = open_model(folder, key_file, trust, calibrated=False)
+    known = known_groups(model)
+    if scores is not None and group is not None:
+        _calibrate_scores(model, data, scores, group, label, known)
     else:
-        _by_rows(model, data, label, no_labels, sensitive, drop_missing, form, known, show)
+        _calibrate_rows(
+            model, data, label, no_labels, sensitive, drop_missing, csv_format, known, show
+        )
     target = folder if out is None else out
     saved = model.save(target, overwrite=overwrite or in_place, key=key_file)
-    warn_of_fresh(known, model.frontier_.groups)
-    frontier, resting = model.frontier_, model.tolerance
-    points = positions(frontier, shown_tolerances(frontier, resting))
-    warn_if_constant(points)
-    told: dict[str, Any] = {
-        "model": str(target),
-        "hash": saved,
-        "criterion": frontier.criterion.name,
-        "tolerance": resting,
-        "calibration_rows": int(frontier.rows.sum()),
-        "labels": len(frontier.rows) == 2,
-        "frontier": [point_data(point) for point in points],
-    }
+    new = [repr(name) for name in model.frontier_.groups if known and name not in known]
+    if new:
+        warn(f"DATA has groups that the model didn't know: {', '.join(new)}", FairdialWarning)
+    frontier, default = model.frontier_, model.tolerance
+    lines, parts = summarize(frontier, default, target)
+    rows = int(frontier.counts.sum())
     show.result(
-        told,
-        f"On {told['calibration_rows']:,} fresh rows, {told['criterion'].replace('_', ' ')}:",
-        *frontier_parts(points, resting),
-        caveat(frontier, target),
+        {
+            "model": str(target),
+            "hash": saved,
+            "criterion": frontier.criterion.name,
+            "tolerance": default,
+            "calibration_rows": rows,
+            "labels": len(frontier.counts) == 2,
+            "frontier": lines,
+        },
+        f"On {rows:,} new rows, {spell(frontier.criterion.name)}:",
+        *parts,
     )
-    show.note(f"The calibrated model is in {target}, its dial rests at {resting:g}.")
+    show.note(f"Saved in {target}; the default tolerance is {default:g}.")
 
 
-def _by_rows(
-    model: Any,
+def _check_scores_options(
+    scores: str, sensitive: Sequence[str], drop_missing: bool, csv_format: options.CsvFormat
+) -> None:
+    """Refuse options that don't go with --scores."""
+    from fairdial.cli.predict import LOGIT, MARGIN
+
+    for_rows = {"sensitive": sensitive, "drop_missing": drop_missing, **csv_format._asdict()}
+    for name, value in for_rows.items():
+        if value:
+            raise InvalidInputError(name, "be left out with `scores`")
+    if scores == MARGIN:
+        raise InvalidInputError(
+            "scores",
+            "be a column that doesn't depend on the tolerance",
+            given=f"{MARGIN!r}, which does",
+            hint=f"predict writes the scores in {LOGIT!r}.",
+        )
+
+
+def _calibrate_scores(
+    model: DialClassifier,
+    data: Path,
+    scores: str,
+    group: str,
+    label: str | None,
+    known: Sequence[Hashable],
+) -> None:
+    from fairdial.estimators.thresholds import ThresholdClassifier
+
+    if not isinstance(model, ThresholdClassifier):
+        raise InvalidInputError(
+            "scores",
+            "be used with a method that has thresholds",
+            given=type(model).__name__,
+            hint="Give the rows themselves.",
+        )
+    model.calibrate_parquet(data, score=scores, group=group, label=label)
+    _check_all_groups(known, model.frontier_.groups, "group")
+
+
+def _calibrate_rows(
+    model: DialClassifier,
     data: Path,
     label: str | None,
     no_labels: bool,
     sensitive: Sequence[str],
     drop_missing: bool,
-    form: options.Form,
+    csv_format: options.CsvFormat,
     known: Sequence[Hashable],
     show: Output,
 ) -> None:
-    """Find the dial of a model on the rows of a file."""
-    from fairdial.cli.assessing import take_truth
-    from fairdial.cli.model_rows import group_meant, label_of, read_rows
-    from fairdial.cli.tables import need_columns
-    from fairdial.criteria import criterion
+    from fairdial.cli.model_rows import read_labeled_rows, suggest_group
 
-    name = label_of(model) if label is None else label
-    used = None if no_labels else name
-    rows = read_rows(model, data, used, show.note, form, sensitive, drop_missing)
-    if label is not None:
-        need_columns(rows.table, [label], "--label")
-    y = rows.table[used] if used is not None and used in rows.table else None
-    if y is None:
-        refuse_without_labels(model, name, no_labels)
-        why = "--no-labels" if no_labels else say_unlabelled(name)
-        show.note(f"{why}: the dial is found without labels, and accuracy isn't known.")
-    else:
-        needed = criterion(model.criterion).needs_labels
-        take_truth(model, y, "" if needed else ", --no-labels does without labels")
-    found = rows.group_names
-    check_groups(known, found, "DATA")
+    rows, y = read_labeled_rows(
+        model,
+        data,
+        csv_format,
+        label=label,
+        no_labels=no_labels,
+        sensitive=sensitive,
+        drop_missing=drop_missing,
+        note=show.note,
+    )
+    found = rows.group_codes[1]
+    _check_all_groups(known, found, "data")
     try:
-        model.calibrate(rows.X, y, sensitive_features=rows.apart)
+        model.calibrate(rows.X, y, sensitive_features=rows.sensitive_features)
     except SmallGroupError as error:
-        fresh = [group for group in found if known and group not in known]
-        raise SmallGroupError(f"{error}{group_meant(fresh, known)}") from error
+        suggestion = suggest_group((name for name in found if known and name not in known), known)
+        if suggestion:
+            error.add_note(suggestion)
+        raise
 
 
-def check_groups(known: Sequence[Hashable], found: Sequence[Hashable], argument: str) -> None:
-    """Rows of every group that the dial knew; a dial that lacks one can't decide for its rows."""
+def _check_all_groups(known: Sequence[Hashable], found: Sequence[Hashable], argument: str) -> None:
+    """Refuse rows that lack a group of the model: it could no longer decide on that group."""
     missing = [repr(name) for name in known if name not in found]
     if missing:
         raise InvalidInputError(
-            f"{argument} must hold rows of every group that the dial knows, got none of "
-            f"{', '.join(missing)} (but of {', '.join(map(repr, found))}): the model could no "
-            "longer decide for them."
+            argument,
+            "hold rows of every group that the model knows",
+            given=f"none of {', '.join(missing)} (but of {', '.join(map(repr, found))})",
+            hint="The model could no longer decide on them.",
         )
-
-
-def warn_of_fresh(known: Sequence[Hashable], found: Sequence[Hashable]) -> None:
-    """Say which groups a dial knows from now on."""
-    fresh = [repr(name) for name in found if known and name not in known]
-    if fresh:
-        warn(
-            f"DATA has groups that the dial didn't know: {', '.join(fresh)}. From now on it does",
-            FairdialWarning,
-        )
-
-
-def refuse_without_labels(model: Any, name: str | None, asked: bool = False) -> None:
-    """Criteria that count rows by label can't do without."""
-    from fairdial.criteria import criterion
-
-    kind = criterion(model.criterion)
-    if kind.needs_labels and asked:
-        raise InvalidInputError(
-            f"--no-labels is for demographic_parity, got a model for {kind.name}, which counts "
-            "rows by label."
-        )
-    if kind.needs_labels:
-        told = f"{name!r}, as in training" if name is not None else "--label"
-        raise InvalidInputError(f"DATA must have labels for {kind.name}: in a column {told}.")
-
-
-def say_unlabelled(name: str | None) -> str:
-    """Why there are no labels, where none are needed."""
-    if name is None:
-        return "MODEL doesn't know the column of labels, which --label would name"
-    return f"DATA has no labels (no column {name!r})"

@@ -1,66 +1,78 @@
-"""``fairdial demo``: the dial on a table of the study, from training to who is moved."""
+"""``fairdial demo``: try the dial on Adult or COMPAS."""
 
 from __future__ import annotations
 
+import os
+import shlex
+import shutil
+import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
 from fairdial.cli import options
 from fairdial.cli.output import Output
-from fairdial.errors import need_extra
+from fairdial.errors import require_extra
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
+    import pandas as pd
+    from rich.table import Table
 
+    from fairdial._arrays import Counts, Mask
+    from fairdial.cli.points import Json
+    from fairdial.core.point import Point
     from fairdial.datasets import Dataset
+    from fairdial.estimators.thresholds import ThresholdClassifier
 
 TOLERANCES = (0.0, 0.02, 0.05, 0.08, 0.1, 0.15, 1.0)
-WISH, CONFIDENCE = 0.05, 0.95
+TOLERANCE, CONFIDENCE = 0.05, 0.95
 TITLES = {
-    "adult": "Who is taken to earn more than $50K a year",
-    "compas": "Who is taken to be charged again within two years",
+    "adult": "Who is predicted to earn more than $50K a year",
+    "compas": "Who is predicted to be charged again within two years",
 }
-COLUMNS = {  # group, label, and the two labels
-    "adult": ("sex", "income", "<=50K", ">50K"),
-    "compas": ("origin", "charged_again", "no", "yes"),
-}
-NEXT = (
-    'Next, on a table of your own: fairdial train people.csv --label income --positive ">50K" '
-    "--sensitive sex --tolerance 0.05 --out model"
-)
+UNCONSTRAINED = "unconstrained"
 BOOSTING = "gradient boosting"
 FIGURES = ("demo-frontier.png", "demo-logits.png")
 
 
-class Curve(NamedTuple):
-    """Test rows at every tolerance."""
+class Result(NamedTuple):
+    """A trained model, and its decisions on the test rows at every tolerance."""
 
+    model: ThresholdClassifier
+    seconds: float
+    points: list[Point]
+    decisions: list[Counts]
     gaps: list[float]
     accuracies: list[float]
-    decisions: list[NDArray[np.int64]]
 
 
 @click.command()
-@click.option("--data", type=click.Choice(list(TITLES)), default="adult", show_default=True)
-@click.option("--networks", is_flag=True, help="Also a plain network and GFB; a minute or two.")
-@click.option("--out", type=click.Path(path_type=Path), help="Keep gradient boosting's model here.")
+@click.option(
+    "--data", type=click.Choice(list(TITLES)), default="adult", show_default=True, help="Data set."
+)
+@click.option(
+    "--networks", is_flag=True, help="Also train a plain network and GFB; takes a minute or two."
+)
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path),
+    help="Save the gradient boosting model in this folder.",
+)
 @click.option(
     "--figures",
     type=click.Path(file_okay=False, path_type=Path),
-    help=f"Folder for {FIGURES[0]} and, with --networks, {FIGURES[1]}; made if need be.",
+    help=f"Folder for {FIGURES[0]} and, with --networks, {FIGURES[1]}; created if missing.",
 )
 @click.option(
     "--tables",
     type=click.Path(exists=True, file_okay=False, path_type=Path),
-    help="Only write the rows, to train and new ones, as CSV files into this folder: something to "
-    "try the other commands on.",
+    help="Only write training rows and new rows as CSV files into this folder, to try the other "
+    "commands on.",
 )
 @options.OVERWRITE
-@options.tells
+@options.reporting
 def demo(
     data: str,
     networks: bool,
@@ -70,248 +82,274 @@ def demo(
     overwrite: bool,
     show: Output,
 ) -> None:
-    """Train once on Adult or COMPAS, then turn the dial: what it costs, and whom it moves."""
-    from fairdial.cli.models import check_place
-    from fairdial.datasets import load_adult, load_compas
-    from fairdial.persistence.quick import import_skops
+    """Train once on Adult or COMPAS, then show what each tolerance costs, and who is affected."""
+    from fairdial.cli.models import check_model_path
+    from fairdial.datasets.registry import DATASETS
+    from fairdial.io.objects import import_skops
 
     if out is not None:
-        check_place(out, overwrite, None)
+        check_model_path(out, overwrite, None)
         import_skops()
     if networks:
-        need_extra("torch", "--networks", "torch")
+        require_extra("torch", "--networks", "torch")
     if figures is not None:
-        need_extra("matplotlib", "--figures", "plot")
+        require_extra("matplotlib", "--figures", "plot")
         figures.mkdir(parents=True, exist_ok=True)
-    table = load_adult() if data == "adult" else load_compas()
+    table = DATASETS[data].load()
     train, test = table.split(test_size=0.2, random_state=0)
     if tables is not None:
         written = write_tables(data, {"train": train, "new": test}, tables, overwrite)
         show.result({"written": written}, *written)
         return
     show.note(f"{data}: {len(train):,} rows to train and calibrate, {len(test):,} to test.")
-    models, seconds = _models(networks, show), {}
-    for name, model in models.items():
-        start = time.perf_counter()
-        model.fit(train.X, train.y, sensitive_features=train.groups)
-        seconds[name] = time.perf_counter() - start
+    results = {}
+    for name, model in _models(networks, show).items():
+        results[name] = run(model, train, test)
         show.note(
-            f"Trained {name} and found {len(model.frontier_):,} positions of its dial in "
-            f"{seconds[name]:.1f} s."
+            f"Trained {name} and found {len(model.frontier_):,} operating points in "
+            f"{results[name].seconds:.1f} s."
         )
-    show.note("Nothing is trained again below.")
-    curves = {name: on_test(model, test) for name, model in models.items()}
-    parts = _parts(models[BOOSTING], curves[BOOSTING], test, TITLES[data])
+    show.note("No retraining from here on.")
+    parts = _parts(results[BOOSTING], test, TITLES[data])
     if networks:
-        parts.append(_comparison(curves))
-    show.result(_data(data, models, curves, seconds), *parts)
+        parts += ["\nTest rows by model:", _comparison(results)]
+    models = [_result_data(name, result) for name, result in results.items()]
+    show.result({"data": data, "models": models}, *parts)
     if out is not None:
-        models[BOOSTING].save(out, overwrite=overwrite)
-        show.note(f"The model is in {out}: fairdial dial {out} --tolerance {WISH:g}")
+        results[BOOSTING].model.save(out, overwrite=overwrite)
+        show.note(f"Saved in {out}; try: fairdial dial {out} --tolerance {TOLERANCE:g}")
     if figures is not None:
-        for path in draw(models, curves, test, figures, data):
-            show.note(f"Drawn in {path}.")
+        for path in draw(results, test, figures, data):
+            show.note(f"Saved {path}.")
     if not show.as_json:
-        show.note(NEXT)
+        show.note(_next_steps(data))
+
+
+def _next_steps(data: str) -> str:
+    """Return commands that continue from the demo, with files that they write themselves."""
+    from fairdial.datasets.registry import DATASETS
+
+    columns = DATASETS[data].columns
+    assert columns is not None
+    steps = []
+    activate = Path(sys.prefix, "bin", "activate")
+    if shutil.which("fairdial") is None and activate.is_file():
+        steps.append(f". {shlex.quote(os.path.relpath(activate))}")
+    steps += [
+        f"fairdial demo --data {data} --tables .",
+        f"fairdial train {data}-train.csv --label {columns.label} "
+        f"--positive {shlex.quote(columns.positive)} --sensitive {columns.group} "
+        f"--tolerance {TOLERANCE:g} --out model",
+    ]
+    return "\n    ".join(["Next, train from a CSV file such as yours:", *steps])
 
 
 def write_tables(data: str, parts: dict[str, Dataset], folder: Path, overwrite: bool) -> list[str]:
-    """Write a data set's parts as CSV files, with its groups and its labels as columns."""
+    """Write parts of a data set as CSV files, with group and label columns."""
     import numpy as np
 
-    from fairdial.cli.tables import write_table
+    from fairdial.cli.output import write_table
+    from fairdial.datasets.registry import DATASETS
 
+    columns = DATASETS[data].columns
+    assert columns is not None
     written = []
     for name, part in parts.items():
-        group, label, negative, positive = COLUMNS[data]
-        features: Any = part.X
-        words = np.where(part.y == 1, positive, negative)
+        features: pd.DataFrame = part.X
+        labels = np.where(part.y == 1, columns.positive, columns.negative)
         path = folder / f"{data}-{name}.csv"
-        write_table(
-            features.assign(**{group: part.groups, label: words}), path, overwrite=overwrite
-        )
+        rows = features.assign(**{columns.group: part.groups, columns.label: labels})
+        write_table(rows, path, overwrite=overwrite)
         written.append(str(path))
     return written
 
 
-def _models(networks: bool, show: Output) -> dict[str, Any]:
+def _models(networks: bool, show: Output) -> dict[str, ThresholdClassifier]:
     from sklearn.ensemble import HistGradientBoostingClassifier
 
-    from fairdial.methods.fairbayes import FairBayes
-    from fairdial.methods.gfb import GFB
-    from fairdial.methods.network import Network
+    from fairdial.estimators.fairbayes import FairBayes
+    from fairdial.estimators.gfb import GFB
+    from fairdial.nn.network import Network
 
     boosting = HistGradientBoostingClassifier(categorical_features="from_dtype", random_state=0)
-    models: dict[str, Any] = {BOOSTING: FairBayes(boosting, tolerance=WISH, random_state=0)}
+    models: dict[str, ThresholdClassifier] = {
+        BOOSTING: FairBayes(boosting, tolerance=TOLERANCE, random_state=0)
+    }
     if networks:
         network = Network(verbose=show.progress)
-        models["plain network"] = FairBayes(network, tolerance=WISH, random_state=0)
-        models["GFB"] = GFB(network=network, tolerance=WISH, random_state=0)
+        models["plain network"] = FairBayes(network, tolerance=TOLERANCE, random_state=0)
+        models["GFB"] = GFB(network=network, tolerance=TOLERANCE, random_state=0)
     return models
 
 
-def on_test(model: Any, test: Dataset) -> Curve:
-    """Gaps, accuracies and decisions on test rows at every tolerance."""
+def run(model: ThresholdClassifier, train: Dataset, test: Dataset) -> Result:
+    """Train a model, and decide on the test rows at every tolerance; they are scored once."""
+    from fairdial._validation import match_groups
+    from fairdial.cli.points import points_at
+    from fairdial.core.decide import select
     from fairdial.metrics import gap
 
-    decisions = [margin.astype(int) for margin in _decide(model, test)]
-    gaps = [gap(test.y, d, sensitive_features=test.groups) for d in decisions]
-    return Curve(gaps, [float((d == test.y).mean()) for d in decisions], decisions)
-
-
-def _decide(model: Any, test: Dataset) -> Any:
-    """Decisions at every tolerance; the rows are scored once."""
-    from fairdial.cli.figures import positions
-
+    start = time.perf_counter()
+    model.fit(train.X, train.y, sensitive_features=train.groups)
+    seconds = time.perf_counter() - start
     logits = model.logits(test.X, sensitive_features=test.groups)
-    groups = {name: code for code, name in enumerate(model.frontier_.groups)}
-    codes = [groups[name] for name in test.groups]
-    for point in positions(model.frontier_, TOLERANCES):
-        yield logits > point.thresholds[codes]
+    codes = match_groups(test.groups, model.frontier_.groups)
+    points = points_at(model.frontier_, TOLERANCES)
+    decisions = [select(logits, point.thresholds[codes]).astype(int) for point in points]
+    gaps = [gap(test.y, d, sensitive_features=test.groups) for d in decisions]
+    accuracies = [float((d == test.y).mean()) for d in decisions]
+    return Result(model, seconds, points, decisions, gaps, accuracies)
 
 
-# ---- what is told ------------------------------------------------------------------------------
+# ---- output ------------------------------------------------------------------------------------
 
 
-def _parts(model: Any, curve: Curve, test: Dataset, title: str) -> list[Any]:
-    """The story of one model."""
-    from fairdial.cli.figures import MARK, UNREACHED
+def _parts(result: Result, test: Dataset, title: str) -> list[str | Table]:
+    """Return the report on one model."""
+    from fairdial.cli.output import table
+    from fairdial.cli.points import NOT_REACHABLE_MEANS
     from fairdial.metrics import group_table
 
-    by_group = group_table(
-        test.y, curve.decisions[TOLERANCES.index(WISH)], sensitive_features=test.groups
-    )
+    decisions = result.decisions[TOLERANCES.index(TOLERANCE)]
+    by_group = group_table(test.y, decisions, sensitive_features=test.groups)
     return [
         f"{title}: gradient boosting, trained once.",
-        dial_table(model, curve, test),
-        "Gap: the difference between the groups' shares of selected rows (demographic parity).\n"
-        "Thresholds are log-odds: 0 is a probability of 1/2. Flips: test rows that gain (+) or "
-        "lose (-) against the\nunconstrained decisions. The bound for new rows holds for the whole "
-        "column at once, and is wider for that.\n"
-        f"{MARK} {UNREACHED}\n",
-        _promise(model),
-        f"\nTest rows by group at tolerance {WISH:g}:\n{by_group.round(4).to_string()}",
+        "\nCalibration rows:",
+        calibration_table(result),
+        "Gap: the difference between the groups' selection rates (demographic parity).\n"
+        "Thresholds are log-odds: 0 is a probability of 1/2.\n"
+        f"{NOT_REACHABLE_MEANS}\n"
+        f"The bounds on the gap on new data hold for all tolerances at once with {CONFIDENCE:.0%} "
+        "confidence.\n",
+        _describe_certificate(result.model),
+        "\nTest rows:",
+        decisions_table(result, test),
+        "Changed: rows that gain (+) or lose (-) the positive decision, compared with the "
+        "unconstrained model.",
+        f"\nTest rows by group at tolerance {TOLERANCE:g}:",
+        table(
+            ["group", *(str(name).replace("_", " ") for name in by_group.columns)],
+            [
+                [str(group), f"{line.iloc[0]:,.0f}", *(f"{rate:.4f}" for rate in line.iloc[1:])]
+                for group, line in by_group.iterrows()
+            ],
+        ),
     ]
 
 
-def _promise(model: Any) -> str:
-    """What can be said about new rows, for one tolerance that is declared beforehand."""
-    from fairdial.errors import CannotCertifyError
+def _describe_certificate(model: ThresholdClassifier) -> str:
+    """Say what one tolerance that is chosen beforehand guarantees on new data."""
+    from fairdial.errors import CannotCertifyError, render
 
-    told = f"A gap of at most {WISH:g} on new rows with {CONFIDENCE:.0%} confidence"
+    promise = f"A gap of at most {TOLERANCE:g} on new data with {CONFIDENCE:.0%} confidence"
     try:
-        sure = model.frontier_.at(WISH, confidence=CONFIDENCE)
+        certified = model.frontier_.at(TOLERANCE, confidence=CONFIDENCE)
     except CannotCertifyError as refusal:
-        return f"{told}: these rows can't promise it.\n{refusal}"
+        message = render(str(refusal), lambda argument, value: f"{argument} {value}".rstrip())
+        return f"{promise} can't be certified with these rows:\n{message}"
     return (
-        f"{told}, declared beforehand\n(narrower than the column's bounds, as it is for one line): "
-        f"the dial keeps {sure.gap:.4f} on the calibration\nrows; accuracy there is "
-        f"{sure.accuracy:.4f} instead of {model.frontier_.at(WISH).accuracy:.4f}."
+        f"{promise}:\nif you choose this one tolerance beforehand, a gap of "
+        f"{certified.gap:.4f} on the calibration rows is small enough.\nAccuracy there is "
+        f"{certified.accuracy:.4f} instead of {model.frontier_.at(TOLERANCE).accuracy:.4f}."
     )
 
 
-def dial_table(model: Any, curve: Curve, test: Dataset) -> Any:
-    """One line a tolerance: thresholds, figures, who flips."""
-    from fairdial.cli.figures import positions
+def calibration_table(result: Result) -> Table:
+    """Return a table of the operating points on calibration rows, with one line per tolerance."""
+    from fairdial.cli.output import table
+    from fairdial.cli.points import NOT_REACHABLE, gap_digits
+
+    frontier = result.model.frontier_
+    margin = frontier.margin(CONFIDENCE)
+    thresholds = [f"threshold\n{group}" for group in frontier.groups]
+    lines = [
+        [
+            _tolerance(point.tolerance),
+            *(f"{threshold:+.3f}" for threshold in point.thresholds),
+            f"{point.accuracy:.4f}",
+            gap_digits(point),
+            f"<= {min(point.gap + margin, 1):.3f}",
+            "" if point.feasible else NOT_REACHABLE,
+        ]
+        for point in result.points
+    ]
+    head = ["tolerance", *thresholds, "accuracy", "gap", "gap on\nnew data", ""]
+    return table(head, lines, note=True)
+
+
+def decisions_table(result: Result, test: Dataset) -> Table:
+    """Return a table of the decisions on test rows, with one line per tolerance."""
     from fairdial.cli.output import table
 
-    points = positions(model.frontier_, TOLERANCES)
-    groups, margin = points[0].groups, model.frontier_.margin(CONFIDENCE)
-    head = [
-        "tolerance",
-        *(f"threshold\n{group}" for group in groups),
-        "accuracy\ncalib.",
-        "gap\ncalib.",
-        f"new rows,\n{CONFIDENCE:.0%} sure",
-        "accuracy\ntest",
-        "gap\ntest",
-        *(f"flips\n{group}" for group in groups),
-    ]
+    groups = result.model.frontier_.groups
     lines = []
-    for point, accuracy, gap, decided in zip(
-        points, curve.accuracies, curve.gaps, curve.decisions, strict=True
+    for tolerance, accuracy, gap, decided in zip(
+        TOLERANCES, result.accuracies, result.gaps, result.decisions, strict=True
     ):
-        moved = [flips(curve.decisions[-1], decided, test.groups == group) for group in groups]
-        lines.append(
-            [
-                f"{point.tolerance:.2f}" + ("" if point.feasible else " *"),
-                *(f"{threshold:+.3f}" for threshold in point.thresholds),
-                f"{point.accuracy:.4f}",
-                f"{point.gap:.4f}",
-                f"<= {min(point.gap + margin, 1):.3f}",
-                f"{accuracy:.4f}",
-                f"{gap:.4f}",
-                *moved,
-            ]
-        )
-    return table(head, lines)
+        changes = [changed(result.decisions[-1], decided, test.groups == group) for group in groups]
+        lines.append([_tolerance(tolerance), f"{accuracy:.4f}", f"{gap:.4f}", *changes])
+    return table(["tolerance", "accuracy", "gap", *(f"changed\n{g}" for g in groups)], lines)
 
 
-def flips(before: NDArray[np.int64], after: NDArray[np.int64], rows: NDArray[np.bool_]) -> str:
-    """How many of these rows gain and lose."""
+def _tolerance(tolerance: float) -> str:
+    return UNCONSTRAINED if tolerance == 1.0 else f"{tolerance:g}"
+
+
+def changed(before: Counts, after: Counts, rows: Mask) -> str:
+    """Return how many of these rows gain and lose the positive decision."""
     change = after[rows] - before[rows]
     gained, lost = int((change > 0).sum()), int((change < 0).sum())
     return " ".join(f"{n:+d}" for n in (gained, -lost) if n) or "0"
 
 
-def _comparison(curves: dict[str, Curve]) -> Any:
-    """The models beside each other, on test rows."""
+def _comparison(results: dict[str, Result]) -> Table:
+    """Return a table that compares the models on test rows."""
     from fairdial.cli.output import table
 
     lines = [
-        [f"{wish:.2f}"] + [f"{c.accuracies[i]:.4f} ({c.gaps[i]:.4f})" for c in curves.values()]
-        for i, wish in enumerate(TOLERANCES)
+        [_tolerance(tolerance)]
+        + [f"{r.accuracies[i]:.4f} ({r.gaps[i]:.4f})" for r in results.values()]
+        for i, tolerance in enumerate(TOLERANCES)
     ]
-    return table(["tolerance", *(f"{name}\naccuracy (gap), test" for name in curves)], lines)
+    return table(["tolerance", *(f"{name}\naccuracy (gap)" for name in results)], lines)
 
 
-def _data(
-    data: str, models: dict[str, Any], curves: dict[str, Curve], seconds: dict[str, float]
-) -> dict[str, Any]:
-    from fairdial.cli.figures import point_data, positions
+def _result_data(name: str, result: Result) -> Json:
+    from fairdial.cli.points import point_data
 
+    figures = zip(TOLERANCES, result.accuracies, result.gaps, strict=True)
     return {
-        "data": data,
-        "models": [
-            {
-                "name": name,
-                "seconds": round(seconds[name], 3),
-                "frontier": [point_data(p) for p in positions(model.frontier_, TOLERANCES)],
-                "test": [
-                    {"tolerance": wish, "accuracy": accuracy, "gap": gap}
-                    for wish, accuracy, gap in zip(
-                        TOLERANCES, curves[name].accuracies, curves[name].gaps, strict=True
-                    )
-                ],
-            }
-            for name, model in models.items()
+        "name": name,
+        "seconds": round(result.seconds, 3),
+        "frontier": [point_data(point) for point in result.points],
+        "test": [
+            {"tolerance": t, "accuracy": accuracy, "gap": gap} for t, accuracy, gap in figures
         ],
     }
 
 
-def draw(
-    models: dict[str, Any], curves: dict[str, Curve], test: Dataset, folder: Path, data: str
-) -> list[Path]:
-    """Frontiers of all models with their test points; logits of both networks."""
+def draw(results: dict[str, Result], test: Dataset, folder: Path, data: str) -> list[Path]:
+    """Draw the frontiers of all models with their test points, and the logits of both networks."""
     import matplotlib as mpl
 
     mpl.use("Agg")
     import matplotlib.pyplot as plt
 
     figure, axes = plt.subplots(figsize=(7, 4.5), layout="constrained")
-    for i, (name, model) in enumerate(models.items()):
-        model.frontier_.plot(axes, label=name, band=i == 0)
-        dots = f"{name}: test rows"
-        axes.plot(*curves[name][:2], "o", color=f"C{i}", markersize=4, label=dots)
-    axes.set_title(f"{data}: each model trained once, set to every tolerance")
+    for i, (name, result) in enumerate(results.items()):
+        result.model.frontier_.plot(axes, label=name, band=i == 0)
+        label = f"{name}: test rows"
+        axes.plot(result.gaps, result.accuracies, f"C{i}o", markersize=4, label=label)
+    axes.set_title(f"{data}: each model trained once, used at every tolerance")
     axes.legend(fontsize="small")
     written = [folder / FIGURES[0]]
     figure.savefig(written[0], dpi=150)
-    networks = [name for name in models if name != BOOSTING]
+    networks = [name for name in results if name != BOOSTING]
     if networks:
         figure, pair = plt.subplots(1, 2, figsize=(10, 3.5), sharex=True, layout="constrained")
         for name, ax in zip(networks, pair, strict=True):
-            models[name].plot_logits(test.X, sensitive_features=test.groups, ax=ax, label=name)
+            model = results[name].model
+            model.plot_logits(test.X, sensitive_features=test.groups, ax=ax, label=name)
         written.append(folder / FIGURES[1])
         figure.savefig(written[1], dpi=150)
     return written

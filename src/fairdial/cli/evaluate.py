@@ -1,14 +1,22 @@
-"""``fairdial evaluate``: how a model's decisions do on labelled rows."""
+"""``fairdial evaluate``: measure a model's decisions on labeled rows."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import click
 
 from fairdial.cli import options
 from fairdial.cli.output import Output
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from rich.table import Table
+
+    from fairdial._arrays import Indices, Mask
+    from fairdial.cli.points import Json
+    from fairdial.estimators.base import DialClassifier
 
 LEVEL = 0.95
 
@@ -16,22 +24,22 @@ LEVEL = 0.95
 @click.command()
 @options.MODEL
 @options.DATA
-@options.tolerance(told="The largest gap that is wished for. [default: where the dial rests]")
-@options.certifies
-@click.option("--label", metavar="COLUMN", help="Column of labels. [default: that of training]")
+@options.TOLERANCE
+@options.certifying
+@options.LABEL
 @options.SENSITIVE
 @options.DROP_MISSING
 @click.option(
     "--level",
-    type=options.Share(0, 1, min_open=True, max_open=True),
+    type=options.Fraction(0, 1, min_open=True, max_open=True),
     default=LEVEL,
     show_default=True,
-    help="Of the intervals.",
+    help="Confidence level of the intervals.",
 )
 @options.KEY
-@options.reads
+@options.reading_csv
 @options.TRUST
-@options.tells
+@options.reporting
 def evaluate(
     folder: Path,
     data: Path,
@@ -44,104 +52,156 @@ def evaluate(
     level: float,
     key_file: Path | None,
     trust: tuple[str, ...],
-    form: options.Form,
+    csv_format: options.CsvFormat,
     show: Output,
 ) -> None:
-    """How the decisions of MODEL do on the rows of DATA: accuracy, and the gap between groups.
+    """Measure the decisions of MODEL on the rows of DATA: accuracy, and the gap between groups.
 
-    Use rows that the model has neither learned from nor was calibrated on. The intervals say where
-    the figures of the population lie, with at least the probability of --level: exact binomial
-    ones for accuracy and for each group's rate, the latter so wide that all hold together; the gap
-    lies between the least and the largest that such rates can make.
+    Use rows that were used neither for training nor for calibration. The intervals contain the
+    population's figures with a probability of at least --level. Those of accuracy and of the
+    groups' rates are exact binomial intervals, the latter wide enough to hold jointly; the interval
+    of the gap runs from the smallest to the largest gap that such rates allow.
     """
-    from fairdial._validation import check_fraction
-    from fairdial.cli.assessing import assess, take_truth
-    from fairdial.cli.calibrate import refuse_without_labels, say_unlabelled
-    from fairdial.cli.figures import holds_for_any, plain
-    from fairdial.cli.model_rows import label_of, read_rows, refuse_strangers, wishes
-    from fairdial.cli.models import open_model, share_of, telling_table
-    from fairdial.cli.tables import need_columns
+    from fairdial.cli.model_rows import match_known_groups, read_labeled_rows
+    from fairdial.cli.models import open_model
+    from fairdial.cli.points import holds_for_any, json_value
+    from fairdial.cli.predict import score
+    from fairdial.core.decide import select
 
-    check_fraction(level, "level")
     model = open_model(folder, key_file, trust)
-    name = label_of(model) if label is None else label
-    rows = read_rows(model, data, name, show.note, form, sensitive, drop_missing)
-    if label is not None:
-        need_columns(rows.table, [label], "--label")
-    truth = None
-    if name is not None and name in rows.table:
-        truth = take_truth(model, rows.table[name])
-    else:
-        refuse_without_labels(model, name)
-        show.note(f"{say_unlabelled(name)}: accuracy isn't known.")
-    refuse_strangers(model, rows)
-    wish = model.tolerance if tolerance is None else tolerance
-    asked = wishes(wish, rows, simultaneous)
-    with telling_table(share_of(model), asked=tolerance is not None):
-        labels = model.predict(
-            rows.X, sensitive_features=rows.apart, tolerance=asked, confidence=confidence
-        )
-    found = assess(model, rows.groups, truth, labels == model.classes_[1], level) | {
-        "tolerance": wish,
+    rows, y = read_labeled_rows(
+        model,
+        data,
+        csv_format,
+        label=label,
+        sensitive=sensitive,
+        drop_missing=drop_missing,
+        note=show.note,
+    )
+    truth = None if y is None else y.isin([model.classes_[1]]).to_numpy()
+    codes = match_known_groups(model, rows)
+    chosen = float(model.tolerance if tolerance is None else tolerance)
+    margin, _ = score(model, rows, codes, chosen, confidence, simultaneous)
+    found = measure(model, rows.groups, codes, truth, select(margin, 0.0), level) | {
+        "tolerance": chosen,
         "confidence": confidence,
         "simultaneous": holds_for_any(model.frontier_, confidence, simultaneous),
-        "positive": plain(model.classes_[1]),
+        "positive": json_value(model.classes_[1]),
         "hash": model.model_hash_,
     }
-    show.result(found | judge(found), _sentence(found | judge(found)), _table(found))
+    found |= compare(found)
+    show.result(found, _sentence(found), _table(found))
 
 
-def judge(found: dict[str, Any]) -> dict[str, Any]:
-    """Whether the gap is within the tolerance: on these rows, and in the population.
+def measure(
+    model: DialClassifier,
+    groups: pd.Series | pd.DataFrame,
+    codes: Indices,
+    truth: Mask | None,
+    selected: Mask,
+    level: float,
+) -> Json:
+    """Return accuracy, gap and the groups' figures, with intervals.
 
-    Rows that lack a group can show that the gap is too large, and never that it isn't.
+    A group without eligible rows may have any rate: the interval of the gap allows for that, and
+    the gap is that of the other groups (None if fewer than two are left).
     """
-    wish, gap, whole = found["tolerance"], found["gap"], not found["missing_groups"]
-    low, high = found["gap_interval"]
-    above = gap is not None and gap > wish
-    return {
-        "within_tolerance": not above if whole else False if above else None,
-        "verdict": "above" if low > wish else "within" if whole and high <= wish else "undecided",
+    import numpy as np
+
+    from fairdial.cli.points import json_value
+    from fairdial.core.certificates import gap_interval, rate_interval
+    from fairdial.core.criteria import criterion
+    from fairdial.metrics import group_table
+
+    kind, names = criterion(model.criterion), model.frontier_.groups
+    labels = selected if truth is None else truth
+    frame = group_table(labels, selected, sensitive_features=groups)
+    if truth is None:
+        frame = frame[["rows", "selection_rate"]]
+    frame.insert(1, "selected", (frame["selection_rate"] * frame["rows"]).round().astype(int))
+    eligible = np.ones(len(selected), np.bool_) if truth is None else kind.eligible_rows(truth)
+    totals = np.bincount(codes[eligible], minlength=len(names)).tolist()
+    hits = np.bincount(codes[eligible & selected], minlength=len(names)).tolist()
+    rates = [k / n for k, n in zip(hits, totals, strict=True) if n]
+    found: Json = {
+        "criterion": kind.name,
+        "rows": len(selected),
+        "accuracy": None,
+        "accuracy_interval": None,
+        "gap": max(rates) - min(rates) if len(rates) > 1 or len(names) == 1 else None,
+        "gap_interval": list(gap_interval(hits, totals, level)),
+        "missing_groups": [
+            json_value(name) for name, n in zip(names, totals, strict=True) if n == 0
+        ],
+        "level": level,
+        "groups": [
+            {"group": json_value(name)}
+            | {column: json_value(value) for column, value in line.items()}
+            for name, line in frame.to_dict("index").items()
+        ],
     }
+    if truth is not None:
+        right = int((selected == truth).sum())
+        found["accuracy"] = right / len(truth)
+        found["accuracy_interval"] = list(rate_interval(right, len(truth), level))
+    return found
 
 
-def _table(found: dict[str, Any]) -> Any:
-    from fairdial.cli.figures import share
+def compare(found: Json) -> Json:
+    """Return whether the gap is within the tolerance, on these rows and in the population.
+
+    Rows that lack a group can show that the gap is too large, but never that it isn't.
+    """
+    tolerance, gap, complete = found["tolerance"], found["gap"], not found["missing_groups"]
+    low, high = found["gap_interval"]
+    above = gap is not None and gap > tolerance
+    verdict = "undecided"
+    if low > tolerance:
+        verdict = "above"
+    elif complete and high <= tolerance:
+        verdict = "within"
+    within = False if above else True if complete else None
+    return {"within_tolerance": within, "verdict": verdict}
+
+
+def _table(found: Json) -> Table:
     from fairdial.cli.output import table
+    from fairdial.cli.points import digits, spell
 
     names = [name for name in found["groups"][0] if name != "group"]
     lines = [
         [str(line["group"])]
-        + [f"{line[n]:,}" if n in ("rows", "selected") else share(line[n]) for n in names]
+        + [f"{line[n]:,}" if n in ("rows", "selected") else digits(line[n]) for n in names]
         for line in found["groups"]
     ]
-    return table(["group", *(name.replace("_", " ") for name in names)], lines)
+    return table(["group", *map(spell, names)], lines)
 
 
-def _sentence(found: dict[str, Any]) -> str:
-    def between(interval: list[float]) -> str:
-        return f"({100 * found['level']:g}% interval {interval[0]:.4f} to {interval[1]:.4f})"
+def _sentence(found: Json) -> str:
+    from fairdial.cli.columns import quote_names
+    from fairdial.cli.points import spell
 
-    text = ""
+    def interval(ends: list[float]) -> str:
+        return f"({100 * found['level']:g}% interval {ends[0]:.4f} to {ends[1]:.4f})"
+
+    tolerance, text = f"{found['tolerance']:g}", ""
     if found["confidence"] is not None:
+        which = ", for any tolerance" if found["simultaneous"] else ""
         text = (
-            f"The position is that of tolerance {found['tolerance']:g} with confidence "
-            f"{found['confidence']:g}{' for any tolerance' if found['simultaneous'] else ''}. "
+            f"Certified for tolerance {tolerance} with confidence {found['confidence']:g}{which}. "
         )
     if found["accuracy"] is not None:
-        text += f"Accuracy {found['accuracy']:.4f} {between(found['accuracy_interval'])}. "
-    gap = "is not known" if found["gap"] is None else f"{found['gap']:.4f}"
-    text += f"{found['criterion'].replace('_', ' ').capitalize()} gap {gap} "
-    text += f"{between(found['gap_interval'])}: "
+        text += f"Accuracy {found['accuracy']:.4f} {interval(found['accuracy_interval'])}. "
+    gap = "unknown" if found["gap"] is None else f"{found['gap']:.4f}"
+    text += f"{spell(found['criterion']).capitalize()} gap {gap} {interval(found['gap_interval'])}"
     if found["missing_groups"]:
-        lacking = ", ".join(map(repr, found["missing_groups"]))
-        text += f"DATA has no rows of {lacking} that count, so nothing shows that the gap is "
-        text += f"within the tolerance {found['tolerance']:g}"
+        text += f". DATA has no eligible rows of {quote_names(found['missing_groups'])}, so these "
+        text += f"rows can't show that the gap is within the tolerance {tolerance}"
         if found["verdict"] == "above":
-            return text + "; the others show that it is above it in the population."
-        return text + "."
+            text += "; the other groups show that it is above it in the population"
+        return f"{text}."
     here = "within" if found["within_tolerance"] else "above"
-    text += f"{here} the tolerance {found['tolerance']:g} on these rows"
+    text += f": {here} the tolerance {tolerance} on these rows"
     if found["verdict"] == "undecided":
-        return text + "; too few rows to say for the population."
-    return text + f", and {found['verdict']} it in the population."
+        return f"{text}; too few rows to tell for the population."
+    return f"{text}, and {found['verdict']} it in the population."

@@ -1,40 +1,36 @@
-"""``fairdial export``: a model as one HTML page, or as ONNX."""
+"""``fairdial export``: export a model as an HTML page, or as ONNX."""
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable
-from importlib import import_module
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
-from uuid import uuid4
 
 import click
 
 from fairdial.cli import options
-from fairdial.cli.learners import asked_for
-from fairdial.cli.output import Output
-from fairdial.errors import InvalidInputError, MissingExtraError, say_install
-from fairdial.serve.naming import names, people_of
+from fairdial.cli.output import Output, check_writable, write_files
+from fairdial.cli.page_options import page_names
+from fairdial.errors import InvalidInputError, MissingExtraError, install_command
 
 FILE = click.Path(dir_okay=False, path_type=Path)
-ENDS = {"--html": (".html", ".htm"), "--onnx": (".onnx",)}
+ENDS = {"html": (".html", ".htm"), "onnx": (".onnx",)}
 
 
 @click.command()
 @options.MODEL
-@click.option("--html", type=FILE, help="One page that works offline: turn the dial and look.")
+@click.option("--html", type=FILE, help="HTML page with the dial, which works offline.")
 @click.option(
     "--onnx",
     type=FILE,
-    help="The scorer as an ONNX graph that takes thresholds: of networks only, from train "
-    "--method fairbayes or gfb.",
+    help="ONNX graph of the scorer and the thresholds; for networks only (train --method fairbayes "
+    "or gfb).",
 )
-@names
-@click.option("--overwrite", is_flag=True, help="Replace files that are there.")
+@page_names
+@click.option("--overwrite", is_flag=True, help="Replace existing files.")
 @options.KEY
 @options.TRUST
-@options.tells
+@options.reporting
 def export(
     folder: Path,
     html: Path | None,
@@ -47,80 +43,74 @@ def export(
     trust: tuple[str, ...],
     show: Output,
 ) -> None:
-    """Write MODEL as an HTML page for people, or as ONNX for programs; all of it or nothing.
+    """Write MODEL as an HTML page for people, or as ONNX for programs; both files or none.
 
-    The page holds counts of calibration rows, no features and no identities; but where a group is
-    small a count can be one person. Publish it only where the counts may be public.
+    The page holds counts of calibration rows, but no features and no identities. In a small group a
+    count can be one person: publish the page only if the counts may be public.
 
-    The graph takes the table's columns, the group and the thresholds of the groups, which fairdial
-    dial MODEL --tolerance 0.05 --json tells.
+    The graph takes the features, the group and the groups' thresholds, which fairdial dial MODEL
+    --tolerance 0.05 --json prints.
     """
     from fairdial.cli.models import open_model
-    from fairdial.cli.tables import check_free
 
     if html is None and onnx is None:
-        raise InvalidInputError("--html or --onnx must be given, got neither.")
+        raise click.UsageError("Give --html or --onnx.")
     if html is None and (name or people or label_names):
-        raise InvalidInputError(
-            "--name, --people and --label-names must come with --html: they are for the page."
-        )
-    wanted = {"--html": html, "--onnx": onnx}
-    places = {option: path for option, path in wanted.items() if path is not None}
-    for option, path in places.items():
-        if not path.name.lower().endswith(ENDS[option]):
+        given = "name" if name else "people" if people else "label_names"
+        raise InvalidInputError(given, "be used with `html`")
+    paths = {
+        argument: path
+        for argument, path in {"html": html, "onnx": onnx}.items()
+        if path is not None
+    }
+    for argument, path in paths.items():
+        if not path.name.lower().endswith(ENDS[argument]):
             raise InvalidInputError(
-                f"{option} must end in {' or '.join(ENDS[option])}, got {path.name!r}."
+                argument, f"end in {' or '.join(ENDS[argument])}", given=repr(path.name)
             )
-        check_free(path, overwrite, option)
+        check_writable(path, overwrite, argument)
     if onnx is not None:
-        refuse_no_network(folder, key_file)
+        _check_network(folder, key_file)
     model = open_model(folder, key_file, trust)
-    makers: dict[str, Callable[[Path], Any]] = {}
+    writers: dict[Path, Callable[[Path], object]] = {}
     if html is not None:
-        page = _part("fairdial.serve.page", "--html", "serve")
-        makers["--html"] = lambda path: page.write_page(
+        with _needs_extra("--html", "serve"):
+            from fairdial.serve.page import write_page
+        writers[html] = lambda path: write_page(
             model,
             path,
             name=name or folder.absolute().name,
-            people=people_of(model.frontier_.groups, people),
+            people=people,
             labels=label_names,
         )
     if onnx is not None:
-        graph = _part("fairdial.onnx", "--onnx", "onnx")
-        makers["--onnx"] = lambda path: graph.export_onnx(model, path)
-    write_all({places[option]: make for option, make in makers.items()})
-    written = {option.removeprefix("--"): str(path) for option, path in places.items()}
+        with _needs_extra("--onnx", "onnx"):
+            from fairdial.io.onnx import export_onnx
+        writers[onnx] = lambda path: export_onnx(model, path)
+    write_files(writers)
+    written = {argument: str(path) for argument, path in paths.items()}
     show.result(written | {"hash": model.model_hash_}, *written.values())
 
 
-def refuse_no_network(folder: Path, key: Path | None) -> None:
-    """Say that a model has no graph before its libraries are loaded."""
-    from fairdial.cli.models import read_told
+def _check_network(folder: Path, key: Path | None) -> None:
+    """Refuse a model that has no ONNX graph before loading its libraries."""
+    from fairdial.cli.models import read_summary
+    from fairdial.io.manifest import trained_method
 
-    manifest = read_told(folder, key).manifest
+    manifest = read_summary(folder, key).manifest
     if manifest["scorer"]["kind"] != "net":
         raise InvalidInputError(
-            "--onnx is for networks with thresholds only (train --method fairbayes or gfb), got a "
-            f"model of {asked_for(manifest)}."
+            "onnx",
+            "be used with a network that has thresholds (train --method fairbayes or gfb)",
+            given=f"a model of {trained_method(manifest)}",
         )
 
 
-def write_all(makers: dict[Path, Callable[[Path], Any]]) -> None:
-    """Write every file under another name first: if one fails, none is there."""
-    halves = {path: path.with_name(f".{uuid4().hex}.{path.name}") for path in makers}
+@contextmanager
+def _needs_extra(option: str, extra: str) -> Iterator[None]:
     try:
-        for path, make in makers.items():
-            make(halves[path])
-        for path, half in halves.items():
-            os.replace(half, path)
-    finally:
-        for half in halves.values():
-            half.unlink(missing_ok=True)
-
-
-def _part(module: str, option: str, extra: str) -> Any:
-    """A part of the library that may not be there."""
-    try:
-        return import_module(module)
+        yield
     except ModuleNotFoundError as error:
-        raise MissingExtraError(f"{option} needs {error.name}: {say_install(extra)}.") from error
+        raise MissingExtraError(
+            f"{option} needs {error.name}: {install_command(extra)}."
+        ) from error

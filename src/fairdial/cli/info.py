@@ -1,7 +1,8 @@
-"""``fairdial info``: what a model is."""
+"""``fairdial info``: describe a model."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,127 +12,121 @@ from fairdial.cli import options
 from fairdial.cli.output import Output
 
 if TYPE_CHECKING:
-    from fairdial.cli.models import Told
+    from fairdial.cli.models import Summary
 
-SEEN = {True: "yes", False: "no", None: "not known: it may be among the features"}
+SEES_GROUP = {
+    True: "yes",
+    False: "no",
+    None: "unknown: it depends on the features, or on your own scorer",
+}
 
 
 @click.command()
 @options.MODEL
 @options.KEY
-@options.tells
+@options.reporting
 def info(folder: Path, key_file: Path | None, show: Output) -> None:
-    """What MODEL is: method, criterion, groups, columns, where its dial rests.
+    """Describe MODEL: method, criterion, groups, columns, default tolerance.
 
-    Every file is checked against the manifest's hashes; with --key-file the signature too. No
-    object is loaded, so there is nothing to trust. The folder's MODEL_CARD.md says more, in words.
+    Checks every file against the hashes in the manifest and, with --key-file, the signature. Loads
+    no objects, so there is nothing to trust. MODEL_CARD.md in the folder says more.
     """
-    from fairdial.cli.figures import frontier_parts, point_data, positions, shown_tolerances
-    from fairdial.cli.models import read_told, reading_manifest
+    from fairdial.cli.models import read_summary, reading_manifest
+    from fairdial.cli.points import summarize
 
-    told = read_told(folder, key_file)
+    summary = read_summary(folder, key_file)
     with reading_manifest():
-        data = describe(folder, told) | {"signature_checked": key_file is not None}
+        data = describe(folder, summary) | {"signature_checked": key_file is not None}
         lines = _lines(data)
-    if told.known is None:
-        show.result(data, lines, "It isn't calibrated yet: fairdial calibrate does it.")
+    if summary.frontier is None:
+        show.result(data, lines, "Not calibrated yet: run fairdial calibrate.")
         return
-    points = positions(told.known, shown_tolerances(told.known, told.resting))
-    data["frontier"] = [point_data(point) for point in points]
-    show.result(data, lines, *frontier_parts(points, told.resting))
+    data["frontier"], parts = summarize(summary.frontier, summary.tolerance)
+    show.result(data, lines, *parts)
 
 
-def describe(folder: Path, told: Told) -> dict[str, Any]:
-    """What the manifest tells, as JSON knows it."""
-    from fairdial.cli.figures import plain
-    from fairdial.cli.learners import asked_for
-    from fairdial.persistence.facts import training_from_data
-    from fairdial.persistence.manifest import SIGNATURE
-    from fairdial.persistence.values import unpack
+def describe(folder: Path, summary: Summary) -> dict[str, Any]:
+    """Return what the manifest says, for JSON."""
+    from fairdial.cli.points import json_value
+    from fairdial.io.manifest import SIGNATURE, trained_method, training_from_data
+    from fairdial.io.values import unpack
 
-    manifest, frontier = told.manifest, told.known
-    parameters, known = manifest["parameters"], manifest.get("training")
-    training = {} if known is None else training_from_data(known)
+    manifest, frontier = summary.manifest, summary.frontier
+    parameters, stored = manifest["parameters"], manifest.get("training")
+    training: Mapping[str, Any] = {} if stored is None else training_from_data(stored)
     negative, positive = unpack(manifest["classes"]).tolist()
     sensitive = unpack(parameters["sensitive_column"])
     criterion = parameters["criterion"]
-    counts = [] if frontier is None else frontier.rows.sum(axis=0).tolist()
+    groups = {}
+    if frontier is not None:
+        groups = dict(zip(frontier.groups, frontier.counts.sum(axis=0).tolist(), strict=True))
     return {
         "model": str(folder),
-        "hash": told.hash,
+        "hash": summary.hash,
         "signed": (folder / SIGNATURE).exists(),
-        "method": asked_for(manifest),
+        "method": trained_method(manifest),
         "estimator": manifest["method"],
         "training_rows": training.get("rows"),
         "trained": training.get("ended"),
         "chosen": training.get("chosen"),
         "why": training.get("why"),
         "criterion": criterion if isinstance(criterion, str) else criterion["$criterion"],
-        "tolerance": told.resting,
+        "tolerance": summary.tolerance,
         "label": manifest["label"],
-        "negative": plain(negative),
-        "positive": plain(positive),
-        "sensitive": None if sensitive is None else _names(sensitive),
+        "negative": json_value(negative),
+        "positive": json_value(positive),
+        "sensitive": None if sensitive is None else _as_list(sensitive),
         "missing_group": training.get("missing_group"),
-        "scorer_sees_group": _sees_group(parameters),
+        "scorer_sees_group": _sees_group(manifest, sensitive),
         "features": manifest["features"]["names"],
-        "groups": [
-            {"group": plain(group), "rows": rows}
-            for group, rows in zip(() if frontier is None else frontier.groups, counts, strict=True)
-        ],
+        "groups": [{"group": json_value(group), "rows": rows} for group, rows in groups.items()],
         "libraries": manifest["libraries"],
         "frontier": None,
     }
 
 
-def _names(given: Any) -> list[str]:
-    return [str(name) for name in given] if isinstance(given, (list, tuple)) else [str(given)]
+def _as_list(names: object) -> list[str]:
+    return [str(name) for name in names] if isinstance(names, (list, tuple)) else [str(names)]
 
 
-def _sees_group(parameters: dict[str, Any]) -> bool | None:
-    """Whether the scorer knows a row's group; None: it may be among the features."""
-    from fairdial.persistence.values import unpack
+def _sees_group(manifest: Mapping[str, Any], sensitive: object) -> bool | None:
+    """Return whether the scorer knows a row's group; None if it may be among the features."""
+    from fairdial.io.manifest import sees_group
 
-    def sees(packed: dict[str, Any]) -> bool:
-        network = packed.get("$network")
-        return network is not None and network["group_input"] != "none"
-
-    given = unpack(parameters.get("estimator", parameters.get("network")), sees)
-    parts = given if isinstance(given, (list, tuple)) else [given]
-    if parameters.get("per_group") or any(part is None or part for part in parts):
-        return True  # None is a network that sees it
-    return None if unpack(parameters["sensitive_column"]) is None else False
-
-
-def _signature(data: dict[str, Any]) -> str:
-    if data["signature_checked"]:
-        return "checked: it was made with the key"
-    return "not checked: give --key-file" if data["signed"] else "none"
+    seen = sees_group(manifest["scorer"])
+    return None if sensitive is None and not seen else seen
 
 
 def _lines(data: dict[str, Any]) -> str:
-    features, unnamed = data["features"], data["missing_group"]
+    features, missing = data["features"], data["missing_group"]
     named = {
         "method": f"{data['method']} ({data['estimator']})",
-        "trained": "elsewhere: not known"
+        "trained": "unknown: not by fairdial"
         if data["trained"] is None
         else f"on {data['training_rows']:,} rows, {data['trained']} UTC",
         **({} if data["chosen"] is None else {"chosen": f"{data['chosen']}. {data['why']}"}),
         "criterion": data["criterion"],
-        "dial rests at": f"{data['tolerance']:g}",
-        "selected means": f"{data['label'] or 'label'} = {data['positive']!r} (the other: "
-        f"{data['negative']!r})",
+        "default tolerance": f"{data['tolerance']:g}",
+        "label column": data["label"] or "-",
+        "positive class": repr(data["positive"]),
+        "negative class": repr(data["negative"]),
+        "group column": ", ".join(data["sensitive"] or ["-"])
+        + ("" if missing is None else f" ({missing!r} where missing)"),
         "groups": ", ".join(
-            f"{g['group']} ({g['rows']:,} calibration rows)" for g in data["groups"]
+            f"{group['group']} ({group['rows']:,} calibration rows)" for group in data["groups"]
         )
         or "-",
-        "told by": ", ".join(data["sensitive"] or ["-"])
-        + ("" if unnamed is None else f" (where nothing is told: {unnamed!r})"),
-        "scorer sees the group": SEEN[data["scorer_sees_group"]],
+        "scorer sees the group": SEES_GROUP[data["scorer_sees_group"]],
         "features": "-" if features is None else f"{len(features)}: {', '.join(features)}",
-        "made with": ", ".join(f"{name} {number}" for name, number in data["libraries"].items()),
+        "libraries": ", ".join(f"{name} {number}" for name, number in data["libraries"].items()),
         "hash": data["hash"],
         "signature": _signature(data),
     }
     width = max(map(len, named))
     return "\n".join(f"{name:<{width}}  {value}" for name, value in named.items())
+
+
+def _signature(data: dict[str, Any]) -> str:
+    if data["signature_checked"]:
+        return "valid: made with this key"
+    return "not checked: pass --key-file" if data["signed"] else "none"

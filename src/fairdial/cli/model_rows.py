@@ -1,218 +1,314 @@
-"""Rows of a user's table for a model that knows its columns."""
+"""Rows of a user's table for a trained model, which knows its columns and groups."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
+from collections.abc import Collection, Hashable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
+from fairdial._arrays import Codes, Indices
 from fairdial._validation import SAME_GROUP, did_you_mean, encode_groups
-from fairdial.cli.categories import strange_values
-from fairdial.cli.options import Form
-from fairdial.cli.rows import MOST_LABELS, count_missing, fill_groups, is_read, say_rows, whole_rows
-from fairdial.cli.tables import (
-    USUAL,
+from fairdial.cli.categories import describe_unknown_values
+from fairdial.cli.columns import (
+    Note,
+    as_feature,
     as_numbers,
     as_text,
-    need_columns,
-    read_table,
+    count_missing,
+    count_rows,
+    drop_incomplete,
+    fill_groups,
+    is_number_or_bool,
+    quote_names,
     row_name,
-    split_names,
-    tidy,
 )
+from fairdial.cli.options import CsvFormat
+from fairdial.cli.reading import DEFAULT_FORMAT, read_table, require_columns, split_names
+from fairdial.core.criteria import criterion as find_criterion
 from fairdial.errors import InvalidInputError, UnknownGroupError
 
-NO_GROUP = "; a model that was trained with --missing-group gives them a group of their own."
-LEAVE_OUT = f"--drop-missing leaves those rows out{NO_GROUP}"
-CALLED = {  # kinds of numpy's types; what train reads as truth values is kept in whole numbers
+if TYPE_CHECKING:
+    from fairdial.estimators.base import DialClassifier
+
+KINDS = {  # of numpy's types; train stores truth values as whole numbers
     "b": "truth values (true, false)",
     "i": "numbers or truth values (true, false)",
 }
-TAKE_OUT = f"No row is left without a decision: take those rows out of DATA{NO_GROUP}"
+MOST_NAMES = 10  # that an error lists
+OWN_GROUP = "A model trained with --missing-group has a group for them."
 
 
 @dataclass(frozen=True)
 class ModelRows:
-    """Rows that a model can take, under their numbers in the file.
+    """Rows that a model can take, with their index in the file.
 
     Attributes
     ----------
     table : DataFrame
-        All columns; features are of the kind that the model knows.
-    told : DataFrame
-        The columns that tell the group, as they are in the file.
+        All columns; features have the types of training.
+    verbatim : DataFrame
+        Columns as they are written in the file, where asked for.
+    group_columns : DataFrame
+        The columns that make up the group.
     X : DataFrame
-        Rows as ``predict`` takes them: features, and beside them groups where the model looks for
-        them there.
-    within : bool
-        Whether it does; else it is given them apart.
+        Features, and the group columns where the model looks for them there.
+    groups_in_rows : bool
+        Whether it does.
     """
 
     table: pd.DataFrame
-    told: pd.DataFrame
+    verbatim: pd.DataFrame
+    group_columns: pd.DataFrame
     X: pd.DataFrame
-    within: bool
+    groups_in_rows: bool
 
     @property
-    def groups(self) -> Any:
-        """The group of each row: a Series, or several columns."""
-        return self.told if self.told.shape[1] > 1 else self.told.iloc[:, 0]
+    def groups(self) -> pd.Series | pd.DataFrame:
+        """The group of each row: one column, or several."""
+        return (
+            self.group_columns if self.group_columns.shape[1] > 1 else self.group_columns.iloc[:, 0]
+        )
 
     @property
-    def apart(self) -> Any:
-        """What ``predict`` takes as sensitive features; None where they are within X."""
-        return None if self.within else self.groups
+    def sensitive_features(self) -> pd.Series | pd.DataFrame | None:
+        """What ``predict`` takes as sensitive features; None where X has the groups."""
+        return None if self.groups_in_rows else self.groups
 
-    @property
-    def group_names(self) -> tuple[Hashable, ...]:
-        """Names of the groups that the rows are of."""
-        return encode_groups(self.groups, "sensitive_features")[1]
+    @cached_property
+    def group_codes(self) -> tuple[Codes, tuple[Hashable, ...]]:
+        """The group code of each row, and the names of the groups."""
+        return encode_groups(self.groups, "sensitive_features")
 
 
 def read_rows(
-    model: Any,
+    model: DialClassifier,
     data: Path,
+    csv_format: CsvFormat = DEFAULT_FORMAT,
+    *,
     label: str | None = None,
-    tell: Callable[[str], None] | None = None,
-    form: Form = USUAL,
     sensitive: Sequence[str] = (),
+    verbatim: Sequence[str] = (),
     drop_missing: bool | None = None,
+    note: Note = lambda _: None,
 ) -> ModelRows:
-    """The table with every column that the model needs, each of the kind that it knows.
+    """Read a table with every column that the model needs, in the types of training.
 
-    ``tell`` is told of values that the model has no category for, and how many rows are left out.
-    ``drop_missing`` leaves out rows without a group or a label; None: that can't be wished for.
+    ``note`` gets sentences on rows that are left out and on values without a category.
+    ``drop_missing`` is None for commands that need every row.
     """
     names = getattr(model, "feature_names_in_", None)
     if names is None:
         raise InvalidInputError(
-            "MODEL must know its features by name, got one that was trained on rows without "
-            "names: use it from Python."
+            "folder",
+            "be a model that was trained on named columns",
+            given="one that wasn't",
+            hint="Use it from Python.",
         )
-    features, groups = [str(name) for name in names], sensitive_columns(model, sensitive)
-    kinds = getattr(model, "feature_dtypes_", {})
-    words = [name for name in features if _is_text(kinds.get(name))]
-    texts = [*words]
-    known = model.frontier_.groups if hasattr(model, "frontier_") else ()
-    unnamed = missing_group(model)
-    known = [name for name in known if name != unnamed]
-    texts_only = all(isinstance(name, str) for name in known)  # no numbers, which "NA" is none of
-    read = unnamed is not None and all(is_read(name) for name in known)
-    if len(groups) == 1 and known and texts_only and not read:
-        texts += groups
+    features = [str(name) for name in names]
+    dtypes = getattr(model, "feature_dtypes_", {})
+    text_features = [name for name in features if _is_text(dtypes.get(name))]
+    groups, unnamed = group_columns(model, sensitive), missing_group(model)
+    known = [name for name in known_groups(model) if name != unnamed]
+    named = all(isinstance(name, str) for name in known)  # not numbers, which "NA" isn't
+    texts = [*text_features]
+    if len(groups) == 1 and known and named:
+        numbers = unnamed is not None and all(is_number_or_bool(str(name)) for name in known)
+        texts += [] if numbers else groups
     if label is not None and isinstance(model.classes_[1], str):
         texts.append(label)
-    table = read_table(data, texts, form, (*groups, *sensitive) if texts_only else ())
-    groups = sensitive_columns(model, sensitive, table.columns)
-    need_columns(table, groups, "--sensitive" if sensitive else "DATA")
-    need_columns(table, features, "DATA")
-    say = tell or (lambda _: None)
+    read = read_table(
+        data,
+        csv_format,
+        texts=texts,
+        groups=(*groups, *sensitive) if named else (),
+        verbatim=verbatim,
+        typed=[*features, *groups, *sensitive, *([] if label is None else [label])],
+    )
+    table = read.rows
+    groups = group_columns(model, sensitive, table.columns)
+    require_columns(table, groups, "sensitive" if sensitive else "data")
+    require_columns(table, features, "data")
     table = table.assign(**fill_groups(table[groups], unnamed))
     if drop_missing:
         labels = [label] if label is not None and label in table else []
-        table = whole_rows(table, [*labels, *groups], say)
+        table = drop_incomplete(table, [*labels, *groups], note)
     missing = table[groups].isna().any(axis=1).to_numpy()
     if missing.any():
+        way = "`drop_missing` leaves those rows out."
+        if drop_missing is None:
+            way = "Every row needs a decision: remove those rows from the file."
         raise InvalidInputError(
-            f"DATA must tell the group of every row in {', '.join(map(repr, groups))}, got "
-            f"{count_missing(missing)}. {TAKE_OUT if drop_missing is None else LEAVE_OUT}"
+            "data",
+            f"have a value in every row of {quote_names(groups)}",
+            given=count_missing(missing),
+            hint=(way, OWN_GROUP),
         )
-    for text in strange_values(model, table[words]) if tell is not None else ():
-        say(text)
-    ready = table.assign(**{name: _as_known(table[name], kinds.get(name)) for name in features})
-    within = model.sensitive_column is not None
-    X = ready[features].join(table[groups]) if within else ready[features]
-    return ModelRows(ready, table[groups], X, within)
+    for text in describe_unknown_values(model, table[text_features]):
+        note(text)
+    ready = table.assign(**{name: _as_trained(table[name], dtypes.get(name)) for name in features})
+    in_X = model.sensitive_column is not None
+    X = ready[features].join(table[groups]) if in_X else ready[features]
+    return ModelRows(ready, read.verbatim, table[groups], X, in_X)
 
 
-def sensitive_columns(
-    model: Any, given: Sequence[str] = (), there: Collection[str] = ()
+def group_columns(
+    model: DialClassifier, given: Sequence[str] = (), columns: Collection[str] = ()
 ) -> list[str]:
-    """Columns that tell the group: those that the model knows, else those that are given.
+    """Return the group columns: the model's own, else those given with --sensitive.
 
-    ``there`` are the columns of the table, of which one may have a comma in its name.
+    ``columns`` are those of the table, one of which may have a comma in its name.
     """
     own = model.sensitive_column
     if own is None:
         if given:
-            return split_names(given, there)
+            return split_names(given, columns)
         raise InvalidInputError(
-            "--sensitive must name the column that tells the group: MODEL was trained with "
-            "sensitive_features=, and doesn't know it. (Trained with sensitive_column= in Python, "
-            "it does.)"
+            "sensitive",
+            "name the group column: MODEL was trained with sensitive_features=, and doesn't know "
+            "it",
+            hint="(A model trained with sensitive_column= in Python does.)",
         )
-    known = [*own] if isinstance(own, (list, tuple)) else [own]
-    if given and split_names(given, [*there, *known]) != known:
+    known = [str(name) for name in own] if isinstance(own, (list, tuple)) else [str(own)]
+    if given and split_names(given, [*columns, *known]) != known:
         raise InvalidInputError(
-            f"--sensitive must be {','.join(known)!r}, as in training, or be left out, got "
-            f"{','.join(given)!r}."
+            "sensitive",
+            f"be {','.join(known)!r}, as in training, or be left out",
+            given=repr(",".join(given)),
         )
     return known
 
 
-def missing_group(model: Any) -> str | None:
-    """The group of rows that don't tell theirs, if training gave them one."""
+def known_groups(model: DialClassifier) -> tuple[Hashable, ...]:
+    """Return the groups of a model, or nothing if it isn't calibrated."""
+    return model.frontier_.groups if hasattr(model, "frontier_") else ()
+
+
+def missing_group(model: DialClassifier) -> str | None:
+    """Return the group of rows whose group is missing, if training gave them one."""
     name: str | None = getattr(model, "training_", {}).get("missing_group")
     return name
 
 
-def label_of(model: Any) -> str | None:
-    """The column of the labels in training, where they came from one."""
-    name: str | None = getattr(model, "label_name_", None)
-    return name
+def _is_text(dtype: np.dtype[np.generic] | pd.CategoricalDtype | None) -> bool:
+    """Return whether a column was text in training."""
+    categories = getattr(dtype, "categories", None)
+    if categories is not None:
+        return all(isinstance(value, str) for value in categories)
+    return dtype is not None and getattr(dtype, "kind", "O") not in "biuf"
 
 
-def _is_text(kind: Any) -> bool:
-    """Whether a column's type in training was one of texts."""
-    values = getattr(kind, "categories", None)
-    if values is not None:
-        return all(isinstance(value, str) for value in values)
-    return kind is not None and getattr(kind, "kind", "O") not in "biuf"
+def _as_trained(
+    column: pd.Series, dtype: np.dtype[np.generic] | pd.CategoricalDtype | None
+) -> pd.Series:
+    """Return a column in the type that it had in training."""
+    if dtype is None:
+        return as_feature(column)
+    values = as_text(column) if _is_text(dtype) else column
+    if hasattr(dtype, "categories"):
+        return values.where(values.isin(dtype.categories)).astype(dtype)
+    return values if _is_text(dtype) else as_numbers(column, KINDS.get(dtype.kind, "numbers"))
 
 
-def _as_known(column: pd.Series, kind: Any) -> pd.Series:
-    """A column in the type that it had in training."""
-    if kind is None:
-        return tidy(column.to_frame())[column.name]
-    ready = as_text(column) if _is_text(kind) else column
-    if hasattr(kind, "categories"):
-        return ready.where(ready.isin(kind.categories)).astype(kind)
-    return ready if _is_text(kind) else as_numbers(column, CALLED.get(kind.kind, "numbers"))
+# ---- groups ------------------------------------------------------------------------------------
 
 
-def refuse_strangers(model: Any, rows: ModelRows) -> None:
-    """Rows to be decided on must be of groups that the dial knows."""
-    codes, found = encode_groups(rows.groups, "sensitive_features")
+def match_known_groups(model: DialClassifier, rows: ModelRows) -> Indices:
+    """Return each row's group code in the model's order; refuse groups that it doesn't know."""
+    codes, found = rows.group_codes
     known = model.frontier_.groups
-    strange = [name for name in found if name not in known]
-    if not strange:
-        return
-    wrong: NDArray[np.bool_] = np.isin(codes, [found.index(name) for name in strange])
-    listed = ", ".join(map(repr, strange[:MOST_LABELS]))
-    more = ", ..." if len(strange) > MOST_LABELS else ""
-    anew = "calibrate on rows of it"
+    order = {name: code for code, name in enumerate(known)}
+    matched: Indices = np.array([order.get(name, -1) for name in found], np.intp)[codes]
+    unknown = [name for name in found if name not in order]
+    if not unknown:
+        return matched
+    wrong = matched < 0
+    listed = quote_names(unknown[:MOST_NAMES]) + (", ..." if len(unknown) > MOST_NAMES else "")
+    new = "calibrate the model on rows that include it"
     if getattr(model, "trained_groups_", None) is not None:
-        anew = "train anew with rows of it, as this method learns from the group"
+        new = "train again on rows that include it, since this method learns from the group"
     raise UnknownGroupError(
-        f"DATA must hold groups that the dial knows, {', '.join(map(repr, known))}; got "
-        f"{listed}{more} in {say_rows(int(wrong.sum()))} (first: "
-        f"{row_name(int(rows.table.index[wrong][0]))}).{group_meant(strange, known)} Correct a "
-        f"name that is misspelt; if the group is new, {anew}."
+        "data",
+        f"hold only groups that the model knows ({quote_names(known)})",
+        given=f"{listed} in {count_rows(int(wrong.sum()))} (first: "
+        f"{row_name(int(rows.table.index[wrong][0]))})",
+        hint=(
+            *filter(None, [suggest_group(unknown, known)]),
+            f"Correct misspelled names; if a group is new, {new}.",
+        ),
     )
 
 
-def group_meant(strange: Iterable[Hashable], known: Iterable[Hashable]) -> str:
-    """The end of a sentence that names the known group which was probably meant; or nothing."""
+def suggest_group(unknown: Iterable[Hashable], known: Iterable[Hashable]) -> str:
+    """Return a question that names the known group that was probably meant, or nothing."""
     names = list(known)
-    near = (did_you_mean(name, names, SAME_GROUP) for name in strange)
-    return next(filter(None, near), "")
+    suggestions = (did_you_mean(name, names, SAME_GROUP).strip() for name in unknown)
+    return next(filter(None, suggestions), "")
 
 
-def wishes(tolerance: float, rows: ModelRows, simultaneous: bool) -> Any:
-    """A tolerance as ``predict`` takes it; one for each row makes its confidence simultaneous."""
-    return np.full(len(rows.table), tolerance) if simultaneous else tolerance
+# ---- labels ------------------------------------------------------------------------------------
+
+
+def read_labeled_rows(
+    model: DialClassifier,
+    data: Path,
+    csv_format: CsvFormat,
+    *,
+    label: str | None,
+    no_labels: bool = False,
+    sensitive: Sequence[str],
+    drop_missing: bool,
+    note: Note,
+) -> tuple[ModelRows, pd.Series | None]:
+    """Read rows with their labels; None for labels that the file lacks and no criterion needs."""
+    column = getattr(model, "label_name_", None) if label is None else label
+    used = None if no_labels else column
+    rows = read_rows(
+        model, data, csv_format, label=used, sensitive=sensitive, drop_missing=drop_missing,
+        note=note,
+    )  # fmt: skip
+    if label is not None:
+        require_columns(rows.table, [label], "label")
+    kind = find_criterion(model.criterion)
+    if used is not None and used in rows.table:
+        check_label_values(rows.table[used], model.classes_.tolist(), needed=kind.needs_labels)
+        return rows, rows.table[used]
+    if no_labels:
+        reason = "--no-labels"
+    elif column is None:
+        reason = "MODEL doesn't know its label column, and --label wasn't given"
+    else:
+        reason = f"DATA has no labels (no column {column!r})"
+    if kind.needs_labels and no_labels:
+        raise InvalidInputError(
+            "no_labels", "be used with demographic_parity only", given=f"a model for {kind.name}"
+        )
+    if kind.needs_labels:
+        where = "a column given with `label`" if column is None else f"the column {column!r}"
+        raise InvalidInputError("data", f"have labels for {kind.name}, in {where}")
+    note(f"{reason}: accuracy is unknown.")
+    return rows, None
+
+
+def check_label_values(column: pd.Series, classes: list[Hashable], *, needed: bool) -> None:
+    """Refuse missing labels, and values that aren't labels."""
+    missing = column.isna().to_numpy()
+    if missing.any():
+        without = () if needed else ("`no_labels` does without labels.",)
+        raise InvalidInputError(
+            "data",
+            f"have a label in every row of {column.name!r}",
+            given=count_missing(missing),
+            hint=("`drop_missing` leaves those rows out.", *without),
+        )
+    other = column[~column.isin(classes)]
+    if len(other):
+        raise InvalidInputError(
+            "data",
+            f"hold {classes[0]!r} or {classes[1]!r} in {column.name!r}, as in training",
+            given=f"{other.iloc[0]!r} in {row_name(other.index[0])}",
+        )

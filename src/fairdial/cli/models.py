@@ -1,4 +1,4 @@
-"""Model folders as the commands need them: the whole model, or its dial alone."""
+"""Saved models as the commands need them: the whole model, or its frontier alone."""
 
 from __future__ import annotations
 
@@ -8,135 +8,146 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from fairdial._validation import check_one
-from fairdial.cli.tables import check_free
+from fairdial._validation import check_one_tolerance
+from fairdial.cli.output import check_writable
+from fairdial.core.frontier import Frontier
 from fairdial.errors import CannotCertifyError, InvalidInputError, MissingExtraError, ModelFileError
-from fairdial.frontier import Frontier
-from fairdial.persistence.folder import check_target, read_folder
-from fairdial.persistence.frontiers import FRONTIER, frontier_from_arrays
-from fairdial.persistence.manifest import MANIFEST, SIGNATURE, read_key
-from fairdial.persistence.quick import import_skops
-from fairdial.persistence.values import unpack
+from fairdial.io.folder import check_target, read_folder
+from fairdial.io.frontiers import FRONTIER, frontier_from_arrays
+from fairdial.io.manifest import MANIFEST, SIGNATURE, read_key
+from fairdial.io.values import unpack
 
-DIGITS = 3  # of a number of rows that is known about
-UNCALIBRATED = "MODEL must be calibrated, got one that isn't: fairdial calibrate finds its dial."
+if TYPE_CHECKING:
+    from fairdial.estimators.base import DialClassifier
+
+SIGNIFICANT = 3  # digits of an estimated number of rows
 
 
 @dataclass(frozen=True)
-class Told:
-    """What a folder tells without its scorer being loaded."""
+class Summary:
+    """What a model's folder says without loading the scorer.
+
+    Attributes
+    ----------
+    manifest : dict
+        The manifest.
+    hash : str
+        The model's hash.
+    tolerance : float
+        The default tolerance.
+    held_out : float or None
+        The share of rows that training held out for calibration, if it did.
+    frontier : Frontier or None
+        The frontier, if the model is calibrated.
+    """
 
     manifest: dict[str, Any]
     hash: str
-    resting: float  # the tolerance at which the dial rests
-    share: Any  # of the rows, that was held out from training
-    known: Frontier | None
-
-    @property
-    def frontier(self) -> Frontier:
-        """The dial, or an error where there is none."""
-        if self.known is None:
-            raise InvalidInputError(UNCALIBRATED)
-        return self.known
+    tolerance: float
+    held_out: float | None
+    frontier: Frontier | None
 
 
 @contextlib.contextmanager
 def reading_manifest() -> Iterator[None]:
-    """What a manifest doesn't tell, or tells otherwise, is the file's fault."""
+    """Turn errors of missing or wrong entries into errors of the manifest."""
     try:
         yield
     except ModelFileError:
         raise
     except (LookupError, TypeError, ValueError, AttributeError) as error:
-        told = str(error) if isinstance(error, InvalidInputError) else repr(error)
+        reason = str(error) if isinstance(error, InvalidInputError) else repr(error)
         raise ModelFileError(
-            f"`{MANIFEST}` must tell of a model, got something else ({told})."
+            f"`{MANIFEST}` must describe a model, but doesn't: {reason}"
         ) from error
 
 
-def read_told(folder: Path, key: Path | None) -> Told:
-    """What a model is, and its dial; neither torch nor the scorer's libraries are needed."""
+def read_summary(folder: Path, key: Path | None) -> Summary:
+    """Read the manifest and the frontier; needs neither torch nor the scorer's libraries."""
     stored, frontier = read_folder(folder, key=key), None
     with reading_manifest():
-        told = stored.manifest["frontier"]
-        if told is not None:
-            frontier = frontier_from_arrays(told, stored.files[FRONTIER], FRONTIER)
+        data = stored.manifest["frontier"]
+        if data is not None:
+            frontier = frontier_from_arrays(data, stored.files[FRONTIER], FRONTIER)
         parameters = stored.manifest["parameters"]
-        resting = check_one(unpack(parameters["tolerance"]))
-        share = _held_out(parameters)
-    return Told(stored.manifest, stored.hash, resting, share, frontier)
+        tolerance = check_one_tolerance(unpack(parameters["tolerance"]))
+        held_out = held_out_share(parameters)
+    return Summary(stored.manifest, stored.hash, tolerance, held_out, frontier)
 
 
-@contextlib.contextmanager
-def telling_table(share: Any, *, asked: bool) -> Iterator[None]:
-    """A refusal that says how many calibration rows would do names the whole table, too.
-
-    ``share`` is that of the rows which are held out from a training; None: it isn't known.
-    ``asked`` says whether --tolerance was given; else the refusal is about where the dial rests.
-    """
-    try:
-        yield
-    except CannotCertifyError as error:
-        rows, told = error.rows_needed, str(error)
-        if not asked:
-            told = told.replace("`tolerance`=", "Where the dial rests, tolerance ", 1)
-        if rows is not None and isinstance(share, float) and 0 < share < 1:
-            whole = f"a table of about {_about(rows / share):,} with {100 * share:.4g}% held out"
-            told = f"{told.removesuffix('.')} (when training: {whole})."
-        raise CannotCertifyError(
-            told,
-            smallest_tolerance=error.smallest_tolerance,
-            rows_needed=rows,
-        ) from error
-
-
-def share_of(model: Any) -> Any:
-    """The share of the rows that was held out from a model's training, where one was."""
-    return _held_out(model.get_params(deep=False))
-
-
-def _held_out(parameters: Mapping[str, Any]) -> Any:
-    """The share of the rows that an estimator with these parameters holds out, if it does."""
-    trained = parameters.get("cv") is None and not parameters.get("prefit")
-    return parameters.get("calibration") if trained else None
-
-
-def _about(number: float) -> int:
-    """A number of rows, up to the next one with three digits."""
-    step = 10 ** max(len(str(math.ceil(number))) - DIGITS, 0)
-    return int(math.ceil(number / step) * step)
+def read_frontier(folder: Path, key: Path | None) -> tuple[Summary, Frontier]:
+    """Read a model that must be calibrated."""
+    summary = read_summary(folder, key)
+    if summary.frontier is None:
+        raise _uncalibrated()
+    return summary, summary.frontier
 
 
 def open_model(
     folder: Path, key: Path | None, trust: Sequence[str], *, calibrated: bool = True
-) -> Any:
-    """The whole model."""
-    from fairdial.methods.loading import load  # of all methods: only where it is needed
+) -> DialClassifier:
+    """Load the whole model."""
+    from fairdial.io.load import load  # imports all methods: only where needed
+    from fairdial.io.objects import import_skops
 
     with contextlib.suppress(MissingExtraError):  # the model may not need it
         import_skops()
-    model = load(folder, key=key, trusted=trust)
+    model: DialClassifier = load(folder, key=key, trusted=trust)
     if calibrated and not hasattr(model, "frontier_"):
-        raise InvalidInputError(UNCALIBRATED)
+        raise _uncalibrated()
     return model
 
 
-def check_place(out: Path, overwrite: bool, key: Path | None) -> None:
-    """Whether a model can be written there, and signed, before the work is done."""
-    check_free(out, overwrite)
+def _uncalibrated() -> InvalidInputError:
+    return InvalidInputError(
+        "folder",
+        "be a calibrated model",
+        given="one that isn't calibrated",
+        hint="Run fairdial calibrate first.",
+    )
+
+
+def held_out_share(parameters: Mapping[str, Any]) -> float | None:
+    """Return the share of rows that an estimator with these parameters holds out, if it does."""
+    share = parameters.get("calibration")
+    if parameters.get("cv") is not None or parameters.get("prefit"):
+        return None
+    return share if isinstance(share, float) and 0 < share < 1 else None
+
+
+@contextlib.contextmanager
+def sizing_refusals(held_out: float | None) -> Iterator[None]:
+    """Add to a refused certificate how large a table training would need."""
+    try:
+        yield
+    except CannotCertifyError as error:
+        if error.rows_needed is not None and held_out is not None:
+            rows = error.rows_needed / held_out
+            step = 10 ** max(len(str(math.ceil(rows))) - SIGNIFICANT, 0)
+            error.add_note(
+                f"To train again with {100 * held_out:.4g}% of the rows held out, that is a table "
+                f"of about {math.ceil(rows / step) * step:,} rows."
+            )
+        raise
+
+
+def check_model_path(out: Path, overwrite: bool, key: Path | None) -> None:
+    """Refuse a path that a model can't be written to, or a bad key, before the work is done."""
+    check_writable(out, overwrite)
     try:
         check_target(out, overwrite=overwrite)
     except InvalidInputError as error:
-        raise InvalidInputError(str(error).replace("`folder`", "--out")) from error
+        raise InvalidInputError(
+            "out", error.allowed, given=error.given, hint=error.hints
+        ) from error
     read_key(key)
 
 
-def refuse_unsigned(folder: Path, key: Path | None) -> None:
-    """What is made of a signed model is signed, too."""
+def check_stays_signed(folder: Path, key: Path | None) -> None:
+    """Refuse to replace a signed model by an unsigned one."""
     if key is None and os.path.lexists(folder / SIGNATURE):
         raise InvalidInputError(
-            f"--key-file must be given: {folder} is signed, and what is made of it would lose the "
-            "signature."
+            "key_file", f"be given: {folder} is signed, and the new model would not be"
         )

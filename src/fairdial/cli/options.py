@@ -1,4 +1,4 @@
-"""Options that several commands share, and what a command tells."""
+"""Arguments and options that several commands share."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from typing import Any, NamedTuple
 
 import click
 
-from fairdial.cli.groups import take_debug
+from fairdial.cli.errors import debug_option
 from fairdial.cli.output import Output
 from fairdial.errors import InvalidInputError
 
-Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
+Callback = Callable[..., Any]
 
 TABS = {"tab": "\t", "\\t": "\t"}  # as people type it
 
@@ -22,182 +22,184 @@ MODEL = click.argument("folder", metavar="MODEL", type=click.Path(path_type=Path
 DATA = click.argument(
     "data", metavar="DATA", type=click.Path(exists=True, dir_okay=False, path_type=Path)
 )
+LABEL = click.option(
+    "--label", metavar="COLUMN", help="Label column. [default: the one used in training]"
+)
 KEY = click.option(
     "--key-file",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="File with the key that the model is signed with.",
+    help="File with the key that signs the model.",
 )
 TRUST = click.option(
     "--trust",
     multiple=True,
     metavar="TYPE",
-    help="A type of scikit-learn's objects that may be loaded besides those known to be harmless.",
+    help="Also load objects of this type, which is not known to be safe; repeatable.",
 )
 SENSITIVE = click.option(
     "--sensitive",
     multiple=True,
     metavar="COLUMN[,COLUMN]",
-    help="Column that tells the group, of a model from Python that was given its groups as "
-    "sensitive_features; several stand for their intersections. [default: that of training]",
+    help="Group column, for a model trained in Python with sensitive_features=; several columns "
+    "are combined into their intersections. [default: the one used in training]",
 )
 DROP_MISSING = click.option(
     "--drop-missing",
     is_flag=True,
     help="Leave out rows without a group, or without a label where labels are used.",
 )
-OVERWRITE = click.option("--overwrite", is_flag=True, help="Replace what lies at --out.")
+OVERWRITE = click.option("--overwrite", is_flag=True, help="Replace what exists at --out.")
 
 
-class Whole(click.IntRange):
-    """A whole number between two others."""
+class Integer(click.IntRange):
+    """An integer in a range."""
 
-    name = "whole number"
+    name = "integer"
 
 
 class Number(click.FloatRange):
-    """A number in a range; NaN isn't."""
+    """A number in a range, and not NaN."""
 
     name = "number"
 
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
     ) -> float:
-        """The number, or click's own words on why it isn't one."""
+        """Return the number."""
         found: float = super().convert(value, param, ctx)
         if math.isnan(found):
             self.fail(f"{value} is not in the range {self._describe_range()}.", param, ctx)
         return found
 
 
-class Share(Number):
-    """A number between two others; a percentage is answered with the share."""
+class Fraction(Number):
+    """A number between 0 and 1; the error for a percentage names the fraction."""
 
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
     ) -> float:
-        """The number, or why it isn't one."""
+        """Return the number."""
         try:
             return super().convert(value, param, ctx)
         except click.BadParameter as error:
-            from fairdial._validation import share_meant
+            from fairdial._validation import fraction_hint
 
-            self.fail(f"{error.message}{share_meant(value)}", param, ctx)
+            name = (param and param.name) or ""
+            self.fail(f"{error.message}{fraction_hint(value, name)}", param, ctx)
 
 
-class Criterion(click.Choice):  # type: ignore[type-arg]  # generic from click 8.2 on
-    """The name of a criterion; another is answered with the nearest."""
+class Criterion(click.ParamType):  # type: ignore[type-arg]  # generic from click 8.2 on
+    """The name of a criterion, looked up when the command runs: help must be fast."""
+
+    name = "name"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """The name, or which one was meant."""
-        try:
-            return str(super().convert(value, param, ctx))
-        except click.BadParameter as error:
-            from fairdial.criteria import criterion_meant
+        """Return the name; the error for another one suggests the closest."""
+        from fairdial.core.criteria import CRITERIA, suggest_criterion
 
-            told = criterion_meant(value, [str(name) for name in self.choices])
-            self.fail(f"{error.message}{told}", param, ctx)
-
-
-def tolerance(
-    *, required: bool = False, told: str = "The largest gap that is wished for."
-) -> Decorator:
-    """The option --tolerance."""
-    return click.option("--tolerance", type=Share(0, 1), required=required, help=told)
+        allowed = [kind.name for kind in CRITERIA]
+        if value not in allowed:
+            names, hint = ", ".join(map(repr, allowed)), suggest_criterion(value, allowed)
+            self.fail(f"{value!r} is not one of {names}.{hint}", param, ctx)
+        return str(value)
 
 
-def certifies(command: Callable[..., Any]) -> Callable[..., Any]:
-    """The options --confidence, and --simultaneous, which needs it."""
+TOLERANCE = click.option(
+    "--tolerance",
+    type=Fraction(0, 1),
+    help="Largest allowed gap between groups. [default: the model's default tolerance]",
+)
+
+
+def certifying(command: Callback) -> Callback:
+    """Add --confidence and --simultaneous, which needs it."""
 
     @click.option(
         "--confidence",
-        type=Share(0, 1, min_open=True, max_open=True),
-        help="The gap on new rows is to be within the tolerance with this confidence, such as "
-        "0.95; with two groups, for a tolerance decided on before looking at the figures.",
+        type=Fraction(0, 1, min_open=True, max_open=True),
+        help="Keep the gap on new data within the tolerance with this confidence, such as 0.95. "
+        "With two groups, this holds for a tolerance chosen before looking at the results.",
     )
     @click.option(
         "--simultaneous",
         is_flag=True,
-        help="With --confidence: for a tolerance chosen after looking at the figures.",
+        help="With --confidence: also for a tolerance chosen after looking at the results.",
     )
     @wraps(command)
     def wrapped(*args: Any, confidence: float | None, simultaneous: bool, **kwargs: Any) -> Any:
         if simultaneous and confidence is None:
-            raise InvalidInputError("--simultaneous must come with --confidence.")
+            raise InvalidInputError("simultaneous", "be used with `confidence`")
         return command(*args, confidence=confidence, simultaneous=simultaneous, **kwargs)
 
     return wrapped
 
 
-class Form(NamedTuple):
-    """How a CSV file is written; None is the usual way: commas, UTF-8, points in numbers."""
+class CsvFormat(NamedTuple):
+    """How a CSV file is written; None stands for the default: commas, UTF-8, decimal points."""
 
     separator: str | None = None
     encoding: str | None = None
     decimal: str | None = None
 
 
-def reads(command: Callable[..., Any]) -> Callable[..., Any]:
-    """The options --separator, --encoding and --decimal; the command gets them as ``form``."""
+def reading_csv(command: Callback) -> Callback:
+    """Add --separator, --encoding and --decimal; the command gets them as ``csv_format``."""
 
     @click.option(
         "--separator",
-        metavar="SIGN",
-        callback=_one_sign,
-        help="Sign between the columns of a CSV file, such as ';' or tab. [default: ,]",
+        metavar="CHAR",
+        callback=_check_separator,
+        help="Character between the columns of a CSV file, such as ';' or tab. [default: ,]",
     )
     @click.option(
         "--encoding",
         metavar="NAME",
-        callback=_known_encoding,
-        help="Of a CSV file, such as latin-1 or cp1252. [default: utf-8]",
+        callback=_check_encoding,
+        help="Encoding of a CSV file, such as latin-1 or cp1252. [default: utf-8]",
     )
     @click.option(
         "--decimal",
         type=click.Choice([".", ","]),
-        help="Sign before the decimals of numbers in a CSV file. [default: .]",
+        help="Decimal point of the numbers in a CSV file. [default: .]",
     )
     @wraps(command)
     def wrapped(
-        *args: Any,
-        separator: str | None,
-        encoding: str | None,
-        decimal: str | None,
-        **kwargs: Any,
+        *args: Any, separator: str | None, encoding: str | None, decimal: str | None, **kwargs: Any
     ) -> Any:
         if decimal is not None and decimal == (separator or ","):
             raise InvalidInputError(
-                f"--decimal must be another sign than --separator, got {decimal!r} for both."
+                "decimal", "differ from `separator`", given=f"{decimal!r} for both"
             )
-        return command(*args, form=Form(separator, encoding, decimal), **kwargs)
+        return command(*args, csv_format=CsvFormat(separator, encoding, decimal), **kwargs)
 
     return wrapped
 
 
-def _one_sign(_: click.Context, __: click.Parameter, value: str | None) -> str | None:
-    """A sign that can stand between columns."""
-    sign = TABS.get(value, value) if value is not None else None
-    if sign is not None and (len(sign) != 1 or sign.isalnum() or sign in "\"'\r\n."):
-        raise InvalidInputError(f"--separator must be one sign, such as ';' or tab, got {value!r}.")
-    return sign
+def _check_separator(_: click.Context, __: click.Parameter, value: str | None) -> str | None:
+    char = TABS.get(value, value) if value is not None else None
+    if char is not None and (len(char) != 1 or char.isalnum() or char in "\"'\r\n."):
+        raise InvalidInputError(
+            "separator", "be one character, such as ';' or tab", given=repr(value)
+        )
+    return char
 
 
-def _known_encoding(_: click.Context, __: click.Parameter, value: str | None) -> str | None:
-    """An encoding of texts that Python knows."""
+def _check_encoding(_: click.Context, __: click.Parameter, value: str | None) -> str | None:
     if value is not None:
         try:
             "".encode(value)
         except (LookupError, ValueError):
             raise InvalidInputError(
-                f"--encoding must be one that Python knows, such as latin-1, got {value!r}."
+                "encoding", "be a text encoding, such as latin-1", given=repr(value)
             ) from None
     return value
 
 
-def tells(command: Callable[..., Any]) -> Callable[..., Any]:
-    """The options --json, --quiet and --debug; the command gets them as ``show``."""
+def reporting(command: Callback) -> Callback:
+    """Add --json, --quiet and --debug; the command gets an :class:`Output` as ``show``."""
 
-    @take_debug
-    @click.option("--quiet", "-q", is_flag=True, help="No notes and no progress on stderr.")
+    @debug_option
+    @click.option("--quiet", "-q", is_flag=True, help="Print no notes and no progress.")
     @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
     @wraps(command)
     def wrapped(*args: Any, as_json: bool, quiet: bool, **kwargs: Any) -> Any:

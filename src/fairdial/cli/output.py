@@ -1,30 +1,45 @@
-"""What a command tells: its result on stdout, everything else on stderr."""
+"""What a command prints, and the files that it writes."""
 
 from __future__ import annotations
 
 import json
+import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
-from typing import Any
+from pathlib import Path
+from tempfile import mkdtemp
+from typing import TYPE_CHECKING, Any
 
 import click
 
+from fairdial._files import replacing
+from fairdial.errors import InvalidInputError, MissingExtraError, install_command
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from rich.table import Table
+
+CSV, PARQUET = (".csv", ".csv.gz"), (".parquet", ".pq")
+STDOUT = Path("-")
 WIDE = 1000  # columns: nothing is cut
+
+Data = Mapping[str, Any]  # whatever JSON can hold
 
 
 @dataclass
 class Output:
-    """Where results, notes and progress go.
+    """Print results to stdout, and notes and progress to stderr.
 
     Attributes
     ----------
     as_json : bool
-        The result is printed as JSON.
+        Print the result as JSON.
     quiet : bool
-        No notes, no progress.
+        Print no notes and no progress.
     silent : bool
-        Nothing at all: another process speaks for this one.
+        Print nothing at all: another process reports.
     """
 
     as_json: bool
@@ -33,43 +48,107 @@ class Output:
 
     @property
     def progress(self) -> bool:
-        """Whether bars are to be drawn: on a terminal only."""
+        """Whether to draw progress bars: on a terminal only."""
         return not self.quiet and not self.silent and sys.stderr.isatty()
 
     def note(self, text: str) -> None:
-        """Something worth knowing that isn't the result."""
+        """Print something worth knowing that isn't the result."""
         if not self.quiet and not self.silent:
             click.echo(text, err=True)
 
-    def result(self, data: Any, *parts: Any) -> None:
-        """The result: as JSON, or as texts and tables."""
+    def result(self, data: Data, *parts: str | Table) -> None:
+        """Print the result, as JSON or as texts and tables."""
         if self.silent:
             return
         if self.as_json:
             click.echo(json.dumps(data, indent=2, allow_nan=False))
             return
         for part in parts:
-            click.echo(part if isinstance(part, str) else _drawn(part))
+            click.echo(part if isinstance(part, str) else _draw(part))
 
 
-def _drawn(part: Any) -> str:
-    """A table as text; with colours on a terminal only."""
-    from rich.console import Console
+def table(head: Sequence[str], lines: Sequence[Sequence[str]], *, note: bool = False) -> Table:
+    """Return a table: the first column aligned to the left, numbers to the right.
 
-    console = Console(width=WIDE, highlight=False, markup=False, emoji=False)
-    with console.capture() as caught:
-        console.print(part)
-    return "\n".join(line.rstrip() for line in caught.get().rstrip().splitlines())
-
-
-def table(head: Sequence[str], lines: Sequence[Sequence[str]]) -> Any:
-    """A table of cells; the first column is aligned to the left, figures to the right."""
+    With ``note`` the last column is text, too.
+    """
     from rich import box
     from rich.table import Table
 
     drawn = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    left = {0, len(head) - 1} if note else {0}
     for i, name in enumerate(head):
-        drawn.add_column(name, justify="left" if i == 0 else "right", no_wrap=True)
+        drawn.add_column(name, justify="left" if i in left else "right", no_wrap=True)
     for line in lines:
         drawn.add_row(*line)
     return drawn
+
+
+def _draw(drawn: Table) -> str:
+    """Return a table as text, with colors on a terminal only."""
+    from rich.console import Console
+
+    console = Console(width=WIDE, highlight=False, markup=False, emoji=False)
+    with console.capture() as caught:
+        console.print(drawn)
+    return "\n".join(line.rstrip() for line in caught.get().rstrip().splitlines())
+
+
+# ---- files -------------------------------------------------------------------------------------
+
+
+def is_parquet(path: Path) -> bool:
+    """Return whether a file is Parquet, by its name."""
+    return path.name.lower().endswith(PARQUET)
+
+
+def check_writable(path: Path, overwrite: bool, argument: str = "out") -> None:
+    """Refuse a path that exists, unless it may be replaced, or whose folder isn't writable."""
+    if os.path.lexists(path) and not overwrite:
+        raise InvalidInputError(
+            argument,
+            "be a new path",
+            given=f"{path}, which exists",
+            hint="`overwrite=True` replaces it.",
+        )
+    if not path.parent.is_dir():
+        raise InvalidInputError(argument, "lie in an existing folder", given=path)
+    try:
+        os.rmdir(mkdtemp(prefix=".", dir=path.parent))
+    except OSError as error:
+        raise InvalidInputError(
+            argument, "lie in a writable folder", given=f"{path} ({error.strerror})"
+        ) from error
+
+
+def check_table_path(path: Path) -> None:
+    """Refuse a file name that doesn't say which kind of table to write."""
+    if not path.name.lower().endswith((*CSV, *PARQUET)):
+        raise InvalidInputError(
+            "out", f"end in {', '.join((*CSV, *PARQUET))}", given=repr(path.name)
+        )
+
+
+def write_table(frame: pd.DataFrame, path: Path, *, overwrite: bool) -> None:
+    """Write a table as CSV or Parquet; "-" is CSV on stdout."""
+    if path == STDOUT:
+        frame.to_csv(sys.stdout, index=False)
+        return
+    check_writable(path, overwrite)
+    try:
+        if is_parquet(path):
+            write_files({path: lambda part: frame.to_parquet(part, index=False)})
+        else:
+            packed = "gzip" if path.suffix.lower() == ".gz" else None
+            write_files({path: lambda part: frame.to_csv(part, index=False, compression=packed)})
+    except ImportError as error:
+        raise MissingExtraError(
+            f"{path.name} needs pyarrow: {install_command('large')}."
+        ) from error
+
+
+def write_files(writers: Mapping[Path, Callable[[Path], object]]) -> None:
+    """Write all files or none: each goes under a temporary name first."""
+    with ExitStack() as parts:
+        for path, write in writers.items():
+            write(Path(parts.enter_context(replacing(path)).name))

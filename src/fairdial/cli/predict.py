@@ -1,9 +1,9 @@
-"""``fairdial predict``: decisions for the rows of a table."""
+"""``fairdial predict``: decide on the rows of a table."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -11,15 +11,19 @@ from fairdial.cli import options
 from fairdial.cli.output import Output
 from fairdial.errors import InvalidInputError
 
-STDOUT = Path("-")
+if TYPE_CHECKING:
+    from fairdial._arrays import Floats, Indices
+    from fairdial.cli.model_rows import ModelRows
+    from fairdial.estimators.base import DialClassifier
+
 DECISION, MARGIN, LOGIT = "decision", "margin", "logit"
 
 
 @click.command()
 @options.MODEL
 @options.DATA
-@options.tolerance(told="The largest gap that is wished for. [default: where the dial rests]")
-@options.certifies
+@options.TOLERANCE
+@options.certifying
 @click.option(
     "--out",
     required=True,
@@ -31,14 +35,14 @@ DECISION, MARGIN, LOGIT = "decision", "margin", "logit"
     "identity",
     multiple=True,
     metavar="COLUMN",
-    help="Column of DATA to write beside them, as it is there; repeatable.",
+    help="Column of DATA to copy into the output; repeatable.",
 )
 @options.SENSITIVE
 @options.OVERWRITE
 @options.KEY
-@options.reads
+@options.reading_csv
 @options.TRUST
-@options.tells
+@options.reporting
 def predict(
     folder: Path,
     data: Path,
@@ -51,70 +55,100 @@ def predict(
     overwrite: bool,
     key_file: Path | None,
     trust: tuple[str, ...],
-    form: options.Form,
+    csv_format: options.CsvFormat,
     show: Output,
 ) -> None:
-    """Decisions of MODEL for the rows of DATA, in their order.
+    """Write the decisions of MODEL for the rows of DATA, in their order.
 
-    The columns are the decision, as a label; the margin: how far the row is above (or below 0) the
-    border of being selected, in log-odds; and, of methods with thresholds, the logit: the score
-    itself, which is the same at every tolerance, for calibrate --scores logit. DATA must have the
-    features and the sensitive columns that the model was trained with; others are ignored.
+    The columns are the decision, as a label; the margin, by which the score is above (or below, if
+    negative) the threshold, in log-odds; and, for methods with thresholds, the logit, which is the
+    score itself. The logit is the same at every tolerance, and is what calibrate --scores reads.
+    DATA must have the features and group columns of training; other columns are ignored.
     """
-    from fairdial.cli.figures import holds_for_any, plain
-    from fairdial.cli.model_rows import read_rows, refuse_strangers, wishes
-    from fairdial.cli.models import open_model, share_of, telling_table
-    from fairdial.cli.tables import (
-        check_free,
-        check_table_name,
+    from fairdial.cli.model_rows import match_known_groups, read_rows
+    from fairdial.cli.models import open_model
+    from fairdial.cli.output import (
+        STDOUT,
+        check_table_path,
+        check_writable,
         is_parquet,
-        need_columns,
-        read_as_written,
-        split_names,
         write_table,
     )
+    from fairdial.cli.points import holds_for_any, json_value
+    from fairdial.cli.reading import require_columns, split_names
+    from fairdial.core.decide import select
 
-    if out == STDOUT:
-        if show.as_json:
-            raise InvalidInputError("--json must go with --out FILE: both would be on stdout.")
-    else:
-        check_table_name(out)
-        check_free(out, overwrite)
+    if out != STDOUT:
+        check_table_path(out)
+        check_writable(out, overwrite)
+    elif show.as_json:
+        raise InvalidInputError("as_json", "be used with a file as `out`", given="stdout for both")
     model = open_model(folder, key_file, trust)
-    rows = read_rows(model, data, tell=show.note, form=form, sensitive=sensitive)
-    beside = split_names(identity, rows.table.columns)
-    need_columns(rows.table, beside, "--id")
-    for name in beside:
+    rows = read_rows(
+        model, data, csv_format, sensitive=sensitive, verbatim=identity, note=show.note
+    )
+    copied = split_names(identity, rows.table.columns)
+    require_columns(rows.table, copied, "identity")
+    for name in copied:
         if name in (DECISION, MARGIN, LOGIT):
-            raise InvalidInputError(f"--id must not be called {name!r}: that is written, too.")
-    refuse_strangers(model, rows)
-    wish = model.tolerance if tolerance is None else tolerance
-    asked = wishes(wish, rows, simultaneous)
-    with telling_table(share_of(model), asked=tolerance is not None):
-        margin = model.decision_function(
-            rows.X, sensitive_features=rows.apart, tolerance=asked, confidence=confidence
-        )
-    selected = margin > 0
-    found = read_as_written(data, beside, form) if beside else rows.table[[]]
-    if is_parquet(out):  # which calibrate --scores reads: groups under the names that are known
-        found = found.assign(**{name: rows.told[name] for name in beside if name in rows.told})
+            raise InvalidInputError(
+                "identity", "not have the name of a column that predict writes", given=repr(name)
+            )
+    codes = match_known_groups(model, rows)
+    chosen = float(model.tolerance if tolerance is None else tolerance)
+    margin, logits = score(model, rows, codes, chosen, confidence, simultaneous)
+    selected = select(margin, 0.0)
+    found = rows.verbatim
+    if is_parquet(out):  # calibrate --scores reads it: groups under the names that MODEL knows
+        known = rows.group_columns
+        found = found.assign(**{name: known[name] for name in copied if name in known})
     found = found.assign(**{DECISION: model.classes_[selected.astype(int)], MARGIN: margin})
-    if hasattr(model, "logits"):
-        found[LOGIT] = model.logits(rows.X, sensitive_features=rows.apart)
+    if logits is not None:
+        found[LOGIT] = logits
     write_table(found, out, overwrite=overwrite)
-    told: dict[str, Any] = {
+    result = {
         "out": str(out),
         "rows": len(found),
         "selected": int(selected.sum()),
-        "tolerance": wish,
+        "tolerance": chosen,
         "confidence": confidence,
         "simultaneous": holds_for_any(model.frontier_, confidence, simultaneous),
-        "positive": plain(model.classes_[1]),
+        "positive": json_value(model.classes_[1]),
         "hash": model.model_hash_,
     }
     if show.as_json:
-        show.result(told)
+        show.result(result)
+    where = "" if out == STDOUT else f"{out}: "
     show.note(
-        f"{told['rows']:,} decisions at tolerance {told['tolerance']:g}, {told['selected']:,} of "
-        f"them {told['positive']!r}" + ("." if out == STDOUT else f", are in {out}.")
+        f"{where}{len(found):,} decisions at tolerance {chosen:g}, of which {selected.sum():,} are "
+        f"{result['positive']!r}."
     )
+
+
+def score(
+    model: DialClassifier,
+    rows: ModelRows,
+    codes: Indices,
+    tolerance: float,
+    confidence: float | None,
+    simultaneous: bool,
+) -> tuple[Floats, Floats | None]:
+    """Return margins and, for methods with thresholds, logits; each row is scored once."""
+    import numpy as np
+
+    from fairdial.cli.models import held_out_share, sizing_refusals
+    from fairdial.estimators.thresholds import ThresholdClassifier
+
+    given, held_out = rows.sensitive_features, held_out_share(model.get_params(deep=False))
+    with sizing_refusals(held_out):
+        if not isinstance(model, ThresholdClassifier):
+            asked = np.full(len(rows.X), tolerance) if simultaneous else tolerance
+            margin = model.decision_function(
+                rows.X, sensitive_features=given, tolerance=asked, confidence=confidence
+            )
+            return margin, None
+        point = model.frontier_.at(tolerance, confidence=confidence, simultaneous=simultaneous)
+    logits = model.logits(rows.X, sensitive_features=given)
+    with np.errstate(invalid="ignore"):
+        margin = logits - point.thresholds[codes]
+    return np.where(np.isnan(margin), 0.0, margin), logits  # inf - inf: not above the threshold

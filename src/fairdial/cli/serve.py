@@ -1,4 +1,4 @@
-"""``fairdial serve``: a model over HTTP."""
+"""``fairdial serve``: serve a model over HTTP."""
 
 from __future__ import annotations
 
@@ -8,58 +8,64 @@ import click
 
 from fairdial.cli import options
 from fairdial.cli.output import Output
-from fairdial.serve.naming import names
+from fairdial.cli.page_options import page_names
 
 
 @click.command()
 @options.MODEL
-@click.option("--host", default="127.0.0.1", show_default=True, help="Where to listen.")
+@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
 @click.option(
     "--port",
-    type=options.Whole(0, 65535),
+    type=options.Integer(0, 65535),
     default=8000,
     show_default=True,
-    help="Port; 0 takes a free one.",
+    help="Port to listen on; 0 picks a free one.",
 )
 @click.option(
-    "--workers", type=click.IntRange(min=1), default=1, show_default=True, help="Processes."
+    "--workers",
+    type=options.Integer(min=1),
+    default=1,
+    show_default=True,
+    help="Number of processes.",
 )
 @click.option(
     "--audit",
     type=click.Path(dir_okay=False, path_type=Path),
-    help="The audit log, which decides where the dial stands; default: MODEL.audit.sqlite.",
+    help="Audit log, which stores the current tolerance. [default: MODEL.audit.sqlite]",
 )
-@click.option("--read-only", is_flag=True, help="The dial can't be moved; no token is needed.")
+@click.option(
+    "--read-only", is_flag=True, help="Nobody can change the tolerance; no token is needed."
+)
 @click.option(
     "--tolerance",
-    type=options.Share(0, 1),
-    help="Where the dial stands until somebody moves it; default: the model's own.",
+    type=options.Fraction(0, 1),
+    help="Tolerance until somebody changes it. [default: the model's default tolerance]",
 )
 @click.option(
     "--confidence",
-    type=options.Share(0, 1, min_open=True, max_open=True),
-    help="Every position must be certified with at least this confidence.",
+    type=options.Fraction(0, 1, min_open=True, max_open=True),
+    help="Allow only tolerances that are certified with at least this confidence.",
 )
-@names
+@page_names
 @click.option(
     "--token-env",
     default="FAIRDIAL_TOKEN",
     show_default=True,
-    help="Environment variable with the token that moves the dial.",
+    help="Environment variable with the token that allows changing the tolerance.",
 )
 @click.option(
     "--open-observe",
     is_flag=True,
-    help="Anybody may send observations; otherwise the token, or one in FAIRDIAL_OBSERVE_TOKEN, "
-    "is needed.",
+    help="Let anybody send observations; otherwise they need the token, or the one in "
+    "FAIRDIAL_OBSERVE_TOKEN.",
 )
 @options.KEY
 @click.option(
     "--allow-host",
     multiple=True,
-    help="A further name under which the server may be asked, behind a proxy; repeatable.",
+    help="Additional host name to answer to, behind a proxy; repeatable.",
 )
-@options.tells
+@options.reporting
 def serve(
     folder: Path,
     host: str,
@@ -78,9 +84,9 @@ def serve(
     allow_host: tuple[str, ...],
     show: Output,
 ) -> None:
-    """Serve MODEL over HTTP: decisions, the dial with its page, and the audit log.
+    """Serve MODEL over HTTP: decisions, a page with the dial, and the audit log.
 
-    With --json the address is told on stdout, as the server starts.
+    With --json, the address is printed to stdout when the server starts.
     """
     from fairdial.serve import run
 
@@ -88,7 +94,7 @@ def serve(
         if show.as_json:
             show.result({"address": address, "model": str(folder)})
         else:
-            show.note(f"Serving on {address}")
+            show.note(f"Serving on {address}{' (read-only)' if read_only else ''}")
 
     run.serve(
         folder,
@@ -107,5 +113,5 @@ def serve(
         people=people,
         labels=label_names,
         announce=announce,
-        tell=show.note,
+        progress=show.note,
     )

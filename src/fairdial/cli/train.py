@@ -1,4 +1,4 @@
-"""``fairdial train``: from a table to a saved model with a dial."""
+"""``fairdial train``: train a model on a table and save it."""
 
 from __future__ import annotations
 
@@ -7,101 +7,115 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 from click.core import ParameterSource
 
 from fairdial.cli import options
-from fairdial.cli.groups import speaks_another
-from fairdial.cli.learners import DEFAULT, METHODS, NETWORKS
+from fairdial.cli.errors import is_secondary_process
 from fairdial.cli.output import Output
-from fairdial.errors import InvalidInputError, need_extra
+from fairdial.errors import InvalidInputError, require_extra, require_torch
+from fairdial.registry import find, methods, names
 
 if TYPE_CHECKING:
-    from fairdial.cli.rows import TrainingRows
+    from fairdial.cli.points import Json
+    from fairdial.cli.training_rows import TrainingRows
+    from fairdial.estimators.base import DialClassifier
 
-SMALL = 5_000  # training rows, below which other methods than the default are named
-CRITERIA = ("demographic_parity", "equal_opportunity", "predictive_equality")
+DEFAULT = "boosting"
+SMALL = 5_000  # training rows, below which other methods than the default are suggested
+
+
+class MethodChoice(click.Choice):  # type: ignore[type-arg]  # generic from click 8.2 on
+    """The name of a registered method, also of one that a plugin registers."""
+
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """Return the name."""
+        self.choices = names()
+        return str(super().convert(value, param, ctx))
 
 
 @click.command()
 @options.DATA
-@click.option("--label", required=True, metavar="COLUMN", help="Column of labels: two values.")
+@click.option("--label", required=True, metavar="COLUMN", help="Label column, with two values.")
 @click.option(
     "--sensitive",
     required=True,
     multiple=True,
     metavar="COLUMN[,COLUMN]",
-    help="Column that tells the group; several stand for their intersections. It is "
-    "needed to decide; boosting and logistic don't learn from it, networks see it.",
+    help="Group column; several columns are combined into their intersections. Decisions need it; "
+    "boosting and logistic don't learn from it, networks do.",
 )
 @click.option(
     "--criterion",
-    type=options.Criterion(CRITERIA),
-    default=CRITERIA[0],
+    type=options.Criterion(),
+    default="demographic_parity",
     show_default=True,
-    help="What is to be equal between the groups: the share of rows that is selected, of those "
-    "with the positive label, or of those with the other one.",
+    help="What to equalize between groups: the rate of selected rows among all rows "
+    "(demographic_parity), among those of the positive class (equal_opportunity), or among those "
+    "of the negative class (predictive_equality).",
 )
 @click.option(
     "--method",
-    type=click.Choice(METHODS),
+    type=MethodChoice(names()),
     default=DEFAULT,
     show_default=True,
-    help="What is trained. boosting: gradient boosting with small trees, logistic: logistic "
-    "regression, each with the dial on top; blend: both, averaged. fairbayes: a network with the "
-    "dial on top. gfb (for two groups), epo, fairbinn, yoto: networks of the paper. auto: tries "
-    "boosting, logistic, blend, a network and gfb on validation rows within --budget, and takes "
-    "the simplest of those that are about as good as the best. Networks need the extra torch.",
+    help=" ".join(f"{method.name}: {method.description}" for method in methods())
+    + " Networks need the extra torch; gfb needs two groups.",
 )
 @click.option("--out", required=True, type=click.Path(path_type=Path), help="Folder of the model.")
-@click.option("--positive", metavar="VALUE", help="The label that selected means.")
-@options.tolerance(told="Where the dial rests: the gap that predict keeps by default. [default: 0]")
+@click.option("--positive", metavar="VALUE", help="Value of the positive class.")
+@click.option(
+    "--tolerance",
+    type=options.Fraction(0, 1),
+    help="Default tolerance of the model: the largest gap between groups that predict allows "
+    "by default. [default: 0]",
+)
 @click.option(
     "--calibration",
-    type=options.Share(0, 1, min_open=True, max_open=True),
+    type=options.Fraction(0, 1, min_open=True, max_open=True),
     default=0.25,
     show_default=True,
-    help="Share of the rows that is held out to find the dial.",
+    help="Share of the rows to hold out for calibration.",
 )
 @click.option(
     "--seed",
-    type=click.IntRange(min=0),
+    type=options.Integer(min=0),
     default=0,
     show_default=True,
-    help="Which rows are held out, and how training starts.",
+    help="Random seed of the split and of training.",
 )
-@click.option("--drop", multiple=True, metavar="COLUMN", help="Column to leave out.")
+@click.option("--drop", multiple=True, metavar="COLUMN", help="Column to leave out; repeatable.")
 @click.option(
     "--missing-group",
     metavar="NAME",
-    help="The group of rows that don't tell theirs, such as 'not stated'; the model knows it, so "
-    "that such rows can be decided on. With several --sensitive, the part that is missing.",
+    help="Name of the group for rows without one, such as 'not stated'. The model remembers it, so "
+    "it can decide on such rows. With several group columns, the name of the missing part.",
 )
 @click.option(
     "--drop-missing",
     is_flag=True,
-    help="Leave out rows without a label, or without a group (unless --missing-group names it).",
+    help="Leave out rows without a label, or without a group (unless --missing-group is given).",
 )
 @click.option(
     "--min-count",
-    type=click.IntRange(min=1),
+    type=options.Integer(min=1),
     default=30,
     show_default=True,
-    help="Least number of counted held-out rows in each group.",
+    help="Minimum number of eligible held-out rows in each group.",
 )
 @click.option(
     "--budget",
     type=options.Number(min=0, min_open=True),
-    help="Seconds for which auto tries candidates; the final training comes on top. [default: 60]",
+    help="Seconds for which auto compares methods; the final training is extra. [default: 60]",
 )
-@click.option("--epochs", type=click.IntRange(min=1), help="Of a network, at most.")
-@click.option("--members", type=click.IntRange(min=1), help="Networks that are averaged.")
+@click.option("--epochs", type=options.Integer(min=1), help="Maximum number of epochs.")
+@click.option("--members", type=options.Integer(min=1), help="Number of networks to average.")
 @click.option(
     "--recalibrate",
     is_flag=True,
-    help="Correct each group's scores by a line first: for scores that are biased.",
+    help="Correct biased scores first, with a linear map per group.",
 )
 @options.OVERWRITE
 @click.option(
@@ -109,8 +123,8 @@ CRITERIA = ("demographic_parity", "equal_opportunity", "predictive_equality")
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     help="Sign the model with the key in this file: at least 16 bytes.",
 )
-@options.reads
-@options.tells
+@options.reading_csv
+@options.reporting
 def train(
     data: Path,
     label: str,
@@ -132,13 +146,13 @@ def train(
     recalibrate: bool,
     overwrite: bool,
     key_file: Path | None,
-    form: options.Form,
+    csv_format: options.CsvFormat,
     show: Output,
 ) -> None:
-    """Train a model with a dial on DATA, a CSV or Parquet file.
+    """Train a model on DATA, a CSV or Parquet file, and save it.
 
-    Why boosting is the default, and when to take another method: docs/choosing.md has the figures.
-    Which is best differs between tables: --method auto tries, and says why it took what it took.
+    docs/choosing.md says why boosting is the default, and when to use another method. The best one
+    differs between tables: --method auto compares several and explains its choice.
 
     \b
     fairdial train people.csv --label income --positive ">50K" --sensitive sex \\
@@ -146,39 +160,41 @@ def train(
     fairdial train people.csv --label income --positive ">50K" --sensitive race,sex \\
         --criterion equal_opportunity --drop id --tolerance 0.05 --out model
 
-    Under torchrun a network is trained by all its processes together:
+    Under torchrun, all processes train a network together:
+
+    \b
     torchrun --nproc-per-node 2 -m fairdial train ... --method gfb
     """
-    from fairdial.cli.categories import cut_columns
-    from fairdial.cli.learners import make_model
-    from fairdial.cli.models import check_place
-    from fairdial.cli.rows import check_held_out, check_two_groups, training_rows
-    from fairdial.cli.tables import read_table
-    from fairdial.methods.learners import limit_threads
-    from fairdial.persistence.quick import import_skops
+    from fairdial.cli.categories import describe_cut_columns
+    from fairdial.cli.models import check_model_path
+    from fairdial.cli.reading import read_table
+    from fairdial.cli.training_rows import check_group_number, check_labels_left, training_rows
+    from fairdial.estimators.learners import limit_threads
+    from fairdial.io.objects import import_skops
 
-    check_place(out, overwrite, key_file)
-    if method in NETWORKS:  # what is missing is said before the work is done
-        need_extra("torch", f"--method {method}", "torch", f"; --method {DEFAULT} does without")
+    check_model_path(out, overwrite, key_file)
+    chosen = find(method)
+    if chosen.needs_torch:  # say what is missing before the work is done
+        require_extra("torch", f"--method {method}", "torch", f"; --method {DEFAULT} does without")
     else:
         import_skops()
-    show.silent = speaks_another()
+    show.silent = is_secondary_process()
     rows = training_rows(
-        read_table(data, form=form, named=sensitive),
-        label,
-        positive,
-        sensitive,
-        drop,
-        missing_group,
-        drop_missing,
-        show.note,
+        read_table(data, csv_format, groups=sensitive).rows,
+        label=label,
+        positive=positive,
+        sensitive=sensitive,
+        drop=drop,
+        missing_group=missing_group,
+        drop_missing=drop_missing,
+        note=show.note,
     )
-    if method == "gfb":
-        check_two_groups(rows)
-    with processes(method) as is_main:
+    if chosen.max_groups is not None:
+        check_group_number(rows, chosen)
+    check_labels_left(rows, calibration)
+    with _processes(method) as is_main:
         show.silent = not is_main
-        model = make_model(
-            method,
+        model = chosen.make(
             texts=rows.texts,
             seed=seed,
             wide=rows.is_wide,
@@ -186,7 +202,7 @@ def train(
             members=members,
             budget=budget,
             recalibrate=recalibrate,
-            progress=show.progress,
+            network={"verbose": show.progress},
             criterion=criterion,
             tolerance=0.0 if tolerance is None else tolerance,
             pos_label=rows.positive,
@@ -194,112 +210,105 @@ def train(
             calibration=calibration,
             min_count=min_count,
         )
-        check_held_out(rows, criterion, calibration, min_count)
-        if method in NETWORKS:  # imported here: torch aborts if it is interrupted meanwhile
-            from fairdial.methods.network import torch_module
-
-            torch_module("fitting")
+        if chosen.needs_torch:  # imported here: torch aborts if it is interrupted meanwhile
+            require_torch()
+            import fairdial.nn.fit  # noqa: F401
         show.note(
-            f"Training {method} on {len(rows.X):,} rows, {calibration:.0%} of them held out to "
-            f"find the dial, {len(rows.features)} features ..."
+            f"Training {method} on {len(rows.X):,} rows ({calibration:.0%} of them held out for "
+            f"calibration) with {len(rows.features)} features ..."
         )
         if _by_default("method") and len(rows.X) * (1 - calibration) < SMALL:
             show.note(
-                "Small table: --method blend or auto may be better (on 2,000 rows of Adult blend "
-                "was, by .35 points of accuracy)."
+                "This is a small table: --method blend or auto may be better (on 2,000 rows of "
+                "Adult, blend was better by 0.35 points of accuracy)."
             )
         start = time.perf_counter()
-        with limit_threads(method, len(rows.X)):
+        with limit_threads(len(rows.X), trees=chosen.trees):
             model.fit(rows.X, rows.y)
+        seconds = time.perf_counter() - start
         model.training_["asked"] = method
         if missing_group is not None:
             model.training_["missing_group"] = missing_group
-        seconds = time.perf_counter() - start
         if not is_main:
             return
-        if method in NETWORKS:
+        if chosen.needs_torch:
             (model.estimator if method == "fairbayes" else model.network).verbose = False
-        found = model.save(out, overwrite=overwrite, key=key_file)
-    told = {"model": str(out), "hash": found, "method": method, "seconds": round(seconds, 3)}
+        saved = model.save(out, overwrite=overwrite, key=key_file)
+    result = {"model": str(out), "hash": saved, "method": method, "seconds": round(seconds, 3)}
     if method == "auto":
-        from fairdial.methods.trials import FAILED
+        from fairdial.estimators.trials import FAILED
 
-        told |= {"chosen": model.chosen_, "why": model.why_}
+        result |= {"chosen": model.chosen_, "why": model.why_}
         for name, note in model.trials_["note"].items():
             if note.startswith(FAILED):  # in full here, and only here: it may quote rows
                 show.note(f"{name} {note}")
         show.note(f"Chosen: {model.chosen_}. {model.why_}")
-    for line in cut_columns(model, rows.X[rows.texts]):
+    for line in describe_cut_columns(model, rows.X[rows.texts]):
         show.note(line)
-    _tell(model, rows, told, show)
+    _report(model, rows, result, tolerance, show)
     show.note(
-        f"Trained in {seconds:.1f} s. The model is in {out}, its dial rests at {model.tolerance:g}."
+        f"Trained in {seconds:.1f} s. Saved in {out}; the default tolerance is {model.tolerance:g}."
     )
     if tolerance is None:
         show.note(
-            "That is the strictest position, because no --tolerance was given: fairdial dial "
-            f"{shlex.quote(str(out))} --tolerance T --set chooses another."
+            "That is the strictest one, because no --tolerance was given; to change it: fairdial "
+            f"dial {shlex.quote(str(out))} --tolerance T --set"
         )
 
 
 def _by_default(name: str) -> bool:
-    """Whether nobody has given this option."""
     source = click.get_current_context().get_parameter_source(name)
     return source is ParameterSource.DEFAULT
 
 
-def _tell(model: Any, rows: TrainingRows, told: dict[str, Any], show: Output) -> None:
-    """What was trained, and what its dial does."""
-    from fairdial.cli.figures import (
-        caveat,
-        frontier_parts,
-        plain,
-        point_data,
-        positions,
-        shown_tolerances,
-        warn_if_constant,
-    )
+def _report(
+    model: DialClassifier, rows: TrainingRows, result: Json, tolerance: float | None, show: Output
+) -> None:
+    """Print what was trained, and what its tolerances do."""
+    from fairdial.cli.points import json_value, spell, summarize, warn_if_unreachable
 
-    frontier, resting = model.frontier_, model.tolerance
-    points = positions(frontier, shown_tolerances(frontier, resting))
-    warn_if_constant(points)
+    frontier, default = model.frontier_, model.tolerance
+    lines, parts = summarize(frontier, default, str(result["model"]))
+    if tolerance is not None:
+        warn_if_unreachable(frontier, tolerance, "and predict uses that one")
     negative, positive = model.classes_.tolist()
     show.result(
-        told
+        result
         | {
             "criterion": frontier.criterion.name,
             "label": rows.y.name,
-            "positive": plain(positive),
+            "positive": json_value(positive),
             "sensitive": rows.groups,
             "missing_group": model.training_.get("missing_group"),
             "features": rows.features,
             "rows": len(rows.X),
             "training_rows": model.training_["rows"],
-            "calibration_rows": int(frontier.rows.sum()),
-            "tolerance": resting,
-            "frontier": [point_data(point) for point in points],
+            "calibration_rows": int(frontier.counts.sum()),
+            "tolerance": default,
+            "frontier": lines,
         },
-        f"Selected means {rows.y.name} = {positive!r} (the other: {negative!r}). On "
-        f"{frontier.rows.sum():,} rows that were held out from training, "
-        f"{frontier.criterion.name.replace('_', ' ')}:",
-        *frontier_parts(points, resting),
-        caveat(frontier, told["model"]),
+        f"Positive class: {rows.y.name} = {positive!r} (negative: {negative!r}). On "
+        f"{frontier.counts.sum():,} rows held out from training, "
+        f"{spell(frontier.criterion.name)}:",
+        *parts,
     )
 
 
 @contextmanager
-def processes(method: str) -> Iterator[bool]:
-    """Whether this process tells and saves; torchrun starts several, of which one does."""
-    from fairdial._validation import asked_processes
+def _processes(method: str) -> Iterator[bool]:
+    """Join the processes that torchrun started; yields whether this one reports and saves."""
+    from fairdial._validation import requested_processes
 
-    if asked_processes() == 1:
+    if requested_processes() == 1:
         yield True
         return
-    if method not in NETWORKS:
+    if not find(method).needs_torch:
+        networks = ", ".join(known.name for known in methods() if known.needs_torch)
         raise InvalidInputError(
-            f"--method must be a network ({', '.join(NETWORKS)}) under torchrun, got {method!r}."
+            "method", f"be a network ({networks}) under torchrun", given=repr(method)
         )
-    from fairdial.methods.network import torch_module
+    require_torch()
+    from fairdial.nn.distributed import process_group
 
-    with torch_module("distributed").process_group() as started:
+    with process_group() as started:
         yield started.is_main

@@ -1,7 +1,7 @@
-"""Data sets to try things on.
+"""Data sets for examples and studies.
 
-Two tables of the study are embedded, its two sets of pictures are read from your own copies, and
-there is a law whose best trade-off is known.
+Two tables are included, two sets of pictures are read from your own copies, and a Gaussian law has
+a known best trade-off. ``fairdial.datasets.registry.DATASETS`` has a record of each.
 """
 
 from fairdial.datasets.adult import load_adult
@@ -9,11 +9,13 @@ from fairdial.datasets.base import Dataset
 from fairdial.datasets.celeba import load_celeba
 from fairdial.datasets.compas import load_compas
 from fairdial.datasets.pictures import Pictures
+from fairdial.datasets.registry import BUILT_IN, DATASETS, DatasetInfo, register_dataset
 from fairdial.datasets.synthetic import GaussianLaw, make_gaussian
 from fairdial.datasets.utkface import load_utkface
 
 __all__ = [
     "Dataset",
+    "DatasetInfo",
     "GaussianLaw",
     "Pictures",
     "load_adult",
@@ -21,4 +23,7 @@ __all__ = [
     "load_compas",
     "load_utkface",
     "make_gaussian",
+    "register_dataset",
 ]
+
+BUILT_IN.update(DATASETS)  # the modules above registered them

@@ -1,4 +1,4 @@
-"""Reading the tables that come with the package (made by ``scripts/make_data.py``)."""
+"""Read the tables that are part of the package (made by ``scripts/make_data.py``)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from fairdial.errors import InvalidInputError
 
 
 def read_table(file: str, text_columns: Sequence[str]) -> pd.DataFrame:
-    """A table of the data folder; text columns are categories, sorted, and nothing is missing."""
+    """Return a table of the data folder, with text columns as sorted categories."""
     with (files(__package__) / "data" / file).open("rb") as stream:
         return pd.read_csv(
             stream,
@@ -22,11 +22,12 @@ def read_table(file: str, text_columns: Sequence[str]) -> pd.DataFrame:
 
 
 def sensitive_columns(sensitive: str | Sequence[str], allowed: Sequence[str]) -> list[str]:
-    """The columns whose values, or combinations of values, are the groups."""
+    """Return the columns whose values, or combinations of values, are the groups."""
     columns = [sensitive] if isinstance(sensitive, str) else list(sensitive)
     if not columns or len(set(columns)) < len(columns) or not set(columns) <= set(allowed):
         raise InvalidInputError(
-            f"`sensitive` must be one or several of {', '.join(map(repr, allowed))}; "
-            f"got {sensitive!r}."
+            "sensitive",
+            f"be one or several of {', '.join(map(repr, allowed))}",
+            given=repr(sensitive),
         )
     return columns

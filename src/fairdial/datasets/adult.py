@@ -8,6 +8,7 @@ import numpy as np
 
 from fairdial.datasets._embedded import read_table, sensitive_columns
 from fairdial.datasets.base import Dataset
+from fairdial.datasets.registry import DatasetInfo, TableColumns, register_dataset
 
 TEXT = (
     "workclass",
@@ -31,16 +32,15 @@ def load_adult(sensitive: str | Sequence[str] = "sex") -> Dataset:
     Parameters
     ----------
     sensitive : {"sex", "race"} or a sequence of both
-        What the groups are; a sequence gives intersections such as ``"Black & Female"``. The
-        columns that make the groups are not among the features; the others are.
+        The column that defines the groups; a sequence gives intersections such as
+        ``"Black & Female"``. These columns are not among the features.
 
     Returns
     -------
     Dataset
-        Numbers are integers; texts are of pandas' category type, whose categories survive
-        subsetting, so that a rare value missing from one part changes no encoding: ready for
-        ``OneHotEncoder`` and for ``HistGradientBoostingClassifier``. An unknown value is the
-        category ``"?"``.
+        Numbers are integers. Text columns are pandas categories, which survive subsetting, so a
+        value missing from one part doesn't change the encoding; both ``OneHotEncoder`` and
+        ``HistGradientBoostingClassifier`` accept them. An unknown value is the category ``"?"``.
 
     Examples
     --------
@@ -51,8 +51,8 @@ def load_adult(sensitive: str | Sequence[str] = "sex") -> Dataset:
     adult: 48842 rows, 13 columns
     Label 1: an income above 50,000 dollars a year
     Source: Becker and Kohavi (1996), Adult, UCI Machine Learning Repository, doi:10.24432/C5XW20
-    Licence: CC BY 4.0
-    Prepared: adult.data and adult.test joined, texts stripped, "?" kept as a category
+    License: CC BY 4.0
+    Preparation: adult.data and adult.test joined, text stripped, "?" kept as a category
     <BLANKLINE>
     group    rows  share  label 1
     Female  16192  0.332    0.109
@@ -65,11 +65,26 @@ def load_adult(sensitive: str | Sequence[str] = "sex") -> Dataset:
         X=table.drop(columns=["income", *columns]),
         y=(table["income"] == ">50K").to_numpy(dtype=np.int64),
         groups=table[columns],
+        name=ADULT.name,
+        label=ADULT.label,
+        source=ADULT.source,
+        license=ADULT.license,
+        preparation='adult.data and adult.test joined, text stripped, "?" kept as a category',
+    )
+
+
+ADULT = register_dataset(
+    DatasetInfo(
         name="adult",
-        label="an income above 50,000 dollars a year",
+        load=load_adult,
+        description="Census records of 1994: who earned more than 50,000 dollars a year.",
         source=(
             "Becker and Kohavi (1996), Adult, UCI Machine Learning Repository, doi:10.24432/C5XW20"
         ),
-        licence="CC BY 4.0",
-        preparation='adult.data and adult.test joined, texts stripped, "?" kept as a category',
+        license="CC BY 4.0",
+        groups="women and men",
+        label="an income above 50,000 dollars a year",
+        in_paper=True,
+        columns=TableColumns("sex", "income", "<=50K", ">50K"),
     )
+)

@@ -1,15 +1,16 @@
-"""Rows with labels and groups, and the two ways they are divided."""
+"""Rows with labels and groups, and two ways to split them."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
+from fairdial._arrays import Indices
 from fairdial._validation import (
     as_vector,
     check_count,
@@ -19,7 +20,7 @@ from fairdial._validation import (
     check_scores,
     encode_groups,
 )
-from fairdial.datasets.dividing import Rows, divide
+from fairdial.datasets.dividing import divide
 from fairdial.datasets.pictures import Pictures
 from fairdial.errors import InvalidInputError
 
@@ -37,29 +38,29 @@ class PaperSplit(NamedTuple):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Dataset:
-    """Rows with a binary label and a group each.
+    """Rows, each with a binary label and a group.
 
     Parameters
     ----------
     X : pandas.DataFrame of shape (n, d), or Pictures
-        The features. Row labels are kept by :meth:`subset` and the splits, so that a row can
-        be followed back to its source; those of pictures are their ``places``.
+        The features. :meth:`subset` and the splits keep the row labels, so a row can be traced to
+        its source; the row labels of pictures are their ``places``.
     y : array-like of shape (n,)
         Labels 0 and 1.
     groups : array-like of shape (n,), or DataFrame
-        The group of each row, turned into a string; several columns give their intersections,
+        The group of each row, converted to a string; several columns give their intersections,
         such as ``"Black & Female"``.
     name : str
         A short name.
-    source, licence, preparation, label : str
-        Where the rows come from, under which terms, what was done to them, and what a label of
-        1 means; shown by :meth:`describe`.
+    source, license, preparation, label : str
+        Where the rows come from, under which terms, how they were prepared, and what a label of 1
+        means; shown by :meth:`describe`.
     logits : array-like of shape (n,), optional
-        The true log-odds of a label of 1, where the law of the rows is known.
+        The true log-odds of a label of 1, if the distribution of the rows is known.
     clusters : array-like of shape (n,), optional
-        Rows with the same value belong together, such as copies of one picture:
-        :meth:`split` and :meth:`paper_split` never part them. Whole numbers stay as they are,
-        other values are numbered.
+        Rows with the same value belong together, such as copies of one picture: :meth:`split`
+        and :meth:`paper_split` never separate them. Integers stay as they are, other values are
+        numbered.
 
     Examples
     --------
@@ -79,7 +80,7 @@ class Dataset:
     groups: NDArray[np.str_]
     name: str = "data"
     source: str = ""
-    licence: str = ""
+    license: str = ""
     preparation: str = ""
     label: str = ""
     logits: NDArray[np.float64] | None = None
@@ -88,10 +89,10 @@ class Dataset:
     def __post_init__(self) -> None:
         if not isinstance(self.X, (pd.DataFrame, Pictures)):
             raise InvalidInputError(
-                f"`X` must be a pandas DataFrame or Pictures, got {type(self.X).__name__}."
+                "X", "be a pandas DataFrame or Pictures", given=type(self.X).__name__
             )
         if len(self.X) == 0:
-            raise InvalidInputError("`X` must hold at least one row, got 0 rows.")
+            raise InvalidInputError("X", "hold at least one row", given="none")
         y = check_labels(self.y)
         check_same_length(self.X, y, ("X", "y"))
         groups = _names(self.groups)
@@ -116,7 +117,7 @@ class Dataset:
         return f"Dataset({self.name!r}, {self._size()}, groups: {groups})"
 
     def _size(self) -> str:
-        """How many rows of which kind, in words."""
+        """Return the number of rows and what they are, as text."""
         if isinstance(self.X, Pictures):
             _, _, height, width = self.X.shape
             return f"{len(self)} picture" + "s" * (len(self) != 1) + f" of {height} x {width}"
@@ -124,7 +125,7 @@ class Dataset:
         return f"{len(self)} rows, {columns} column" + "s" * (columns != 1)
 
     def describe(self) -> str:
-        """Plain text: the source, the terms, what was done, and the groups.
+        """Return the source, the terms, the preparation and the groups as text.
 
         Examples
         --------
@@ -139,13 +140,13 @@ class Dataset:
         all       1000  1.000    0.442
         """
         lines = [f"{self.name}: {self._size()}"]
-        told = {
+        facts = {
             "Label 1": self.label,
             "Source": self.source,
-            "Licence": self.licence,
-            "Prepared": self.preparation,
+            "License": self.license,
+            "Preparation": self.preparation,
         }
-        lines += [f"{head}: {text}" for head, text in told.items() if text]
+        lines += [f"{name}: {text}" for name, text in facts.items() if text]
         names = np.unique(self.groups).tolist()
         wide = max(len("group"), *map(len, names))
         lines += ["", f"{'group':<{wide}} {'rows':>6}  share  label 1"]
@@ -157,7 +158,7 @@ class Dataset:
         return "\n".join(lines)
 
     def subset(self, index: ArrayLike) -> Dataset:
-        """The rows at these positions, or those where a mask is true.
+        """Return the rows at these positions, or where a mask is true.
 
         Examples
         --------
@@ -177,16 +178,16 @@ class Dataset:
         )
 
     def split(self, test_size: float = 0.2, random_state: int = 0) -> tuple[Dataset, Dataset]:
-        """Divide the rows at random into two parts, group by group and label by label.
+        """Split the rows at random into two parts, stratified by group and label.
 
-        A cluster goes as a whole where its first row goes, so that sizes are then met to within
-        the size of a cluster for each label of a group.
+        A cluster goes where its first row goes, so sizes are exact up to one cluster for each
+        group and label.
 
         Parameters
         ----------
         test_size : float
-            The share of every group that goes to the test part, strictly between 0 and 1; the
-            number of rows is rounded up.
+            The share of every group that goes to the test part, between 0 and 1; the number of rows
+            is rounded up.
         random_state : int
             The seed.
 
@@ -206,16 +207,16 @@ class Dataset:
         return self.subset(train), self.subset(test)
 
     def paper_split(self, seed: int) -> PaperSplit:
-        """Divide the rows as the paper's protocol does.
+        """Split the rows as in the paper.
 
-        Inside every group, and by label: 10% of the rows for the test, 10% of the rest for
-        validation, 20% of what is left for calibration, each rounded up; the others train.
+        Within every group, stratified by label: 10% of the rows for testing, 10% of the rest for
+        validation, 20% of what is left for calibration, each rounded up; the others for training.
         Clusters stay together as in :meth:`split`.
 
         Parameters
         ----------
         seed : int
-            The seed; the study used 0, 5, 10, 15 and 20.
+            The seed; the paper used 0, 5, 10, 15 and 20.
 
         Returns
         -------
@@ -232,47 +233,49 @@ class Dataset:
         test, validation, calibration, train = self._parts(PAPER_SHARES, seed, name="seed")
         return PaperSplit(*map(self.subset, (train, validation, calibration, test)))
 
-    def _positions(self, index: ArrayLike) -> Rows:
+    def _positions(self, index: ArrayLike) -> Indices:
         given = as_vector(index, "index")
         if given.dtype == np.bool_:
             check_same_length(given, self.y, ("index", "y"))
             if not given.any():
-                raise InvalidInputError("`index` must choose at least one row, got 0 rows.")
+                raise InvalidInputError("index", "choose at least one row", given="none")
             return np.flatnonzero(given)
         if not np.issubdtype(given.dtype, np.integer):
             raise InvalidInputError(
-                f"`index` must hold row positions or a mask, got values like {given[0]!r}."
+                "index", "hold row positions or a mask", given=f"values like {given[0]!r}"
             )
         low, high = int(given.min()), int(given.max())
         if low < 0 or high >= len(self):
             raise InvalidInputError(
-                f"`index` must lie in [0, {len(self) - 1}], got {low if low < 0 else high}."
+                "index", f"lie in [0, {len(self) - 1}]", given=low if low < 0 else high
             )
         return given.astype(np.intp)
 
     def _parts(
         self, shares: Sequence[float], random_state: int, name: str = "random_state"
-    ) -> list[Rows]:
+    ) -> list[Indices]:
         rng = np.random.default_rng(check_count(random_state, name, least=0))
         return divide(self.y, self.groups, shares, rng, clusters=self.clusters)
 
 
-def _names(groups: Any) -> NDArray[np.str_]:
-    """The name of each row's group; several columns give their intersections."""
+def _names(groups: ArrayLike | pd.DataFrame) -> NDArray[np.str_]:
+    """Return the name of each row's group; several columns give their intersections."""
     codes, names = encode_groups(groups)
     table: NDArray[np.str_] = np.array([str(name) for name in names])
     return np.take(table, codes)
 
 
-def _numbers(clusters: Any) -> NDArray[np.int64]:
-    """A whole number for each row's cluster."""
+def _numbers(clusters: ArrayLike) -> NDArray[np.int64]:
+    """Return an integer for each row's cluster."""
     given = as_vector(clusters, "clusters")
     if np.issubdtype(given.dtype, np.integer):
         return given.astype(np.int64)
     codes: NDArray[np.int64] = pd.factorize(given)[0].astype(np.int64)
     if (codes < 0).any():
         raise InvalidInputError(
-            f"`clusters` must name a cluster for every row, got {int((codes < 0).sum())} missing "
-            f"values (the first in row {int(np.argmax(codes < 0))}, counted from 0)."
+            "clusters",
+            "name a cluster for every row",
+            given=f"{int((codes < 0).sum())} missing values, the first in row "
+            f"{int(np.argmax(codes < 0))} (counted from 0)",
         )
     return codes

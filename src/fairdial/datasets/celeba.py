@@ -17,13 +17,14 @@ from fairdial.datasets.picture_files import (
     first_names,
     what_is_at,
 )
+from fairdial.datasets.registry import DatasetInfo, register_dataset
 from fairdial.errors import FairdialWarning, InvalidInputError, warn
 
 ADDRESS = "https://mmlab.ie.cuhk.edu.hk/projects/CelebA.html"
 PICTURES = "img_align_celeba"
 ATTRIBUTES = "list_attr_celeba"
-FOLDERS = ("", "Img", "Anno", PICTURES)  # of the official set; a mirror has a folder in itself
-GENDERS = {"Male": ("female", "male")}  # names of the groups where the attribute is -1 and 1
+FOLDERS = ("", "Img", "Anno", PICTURES)  # official set; some mirrors nest the folder in itself
+GENDERS = {"Male": ("female", "male")}  # group names where the attribute is -1 and 1
 
 
 def load_celeba(
@@ -37,35 +38,34 @@ def load_celeba(
 ) -> Dataset:
     r"""Load CelebA from your own copy.
 
-    The set is had from https://mmlab.ie.cuhk.edu.hk/projects/CelebA.html, for non-commercial
-    research only and not to be passed on; it is not part of this library. With the default
-    groups, the paper's A=1 is male and A=0 is female. The official partition is not used.
+    Download it from https://mmlab.ie.cuhk.edu.hk/projects/CelebA.html. Its terms allow
+    non-commercial research only and no redistribution, so it is not part of this library. With the
+    default groups, the paper's A=1 is male and A=0 is female. The official partition is not used.
 
     Parameters
     ----------
     root : path
-        The folder with ``img_align_celeba/`` or ``img_align_celeba.zip`` (which is read without
-        unpacking), and ``list_attr_celeba.txt`` (or ``.csv``); the folders ``Img/`` and ``Anno/``
-        of the official set are looked into.
+        The folder with ``img_align_celeba/`` or ``img_align_celeba.zip`` (read without unpacking),
+        and ``list_attr_celeba.txt`` (or ``.csv``), directly or in the official set's folders
+        ``Img/`` and ``Anno/``.
     label : str
-        The attribute that is predicted.
+        The attribute to predict.
     sensitive : str
-        The attribute that makes the groups: ``"male"`` and ``"female"`` for ``"Male"``, else
-        such as ``"Young"`` and ``"not Young"``.
+        The attribute that defines the groups: ``"male"`` and ``"female"`` for ``"Male"``, else
+        names like ``"Young"`` and ``"not Young"``.
     size : int
-        Height and width of the pictures; theirs, 218 x 178, is resampled to a square.
+        Height and width of the pictures; the originals, 218 x 178, are resampled to a square.
     cache : path, optional
-        Folder for the decoded pictures: by default that of the environment variable
-        ``FAIRDIAL_CACHE``, else ``fairdial`` in your cache folder. The next call finds them
-        there, for other attributes too.
+        Folder for the decoded pictures, which later calls reuse, even for other attributes. By
+        default the environment variable ``FAIRDIAL_CACHE``, else ``fairdial`` in your cache folder.
     verbose : bool
         Show a progress bar while decoding.
 
     Returns
     -------
     Dataset
-        Its ``X`` is a :class:`Pictures`, in the order of the sorted names. Copies of one
-        picture are one cluster, so no split parts them.
+        Its ``X`` is a :class:`Pictures`, sorted by file name. Copies of one picture are one
+        cluster, so no split separates them.
 
     Examples
     --------
@@ -88,24 +88,24 @@ def load_celeba(
     """
     place = Path(root).expanduser()
     if label == sensitive:
-        raise InvalidInputError(f"`sensitive` must differ from `label`, got {label!r} for both.")
+        raise InvalidInputError("sensitive", "differ from `label`", given=f"{label!r} for both")
     marks = _read_marks(_find_attributes(place), {"label": label, "sensitive": sensitive})
     files = _find_pictures(place)
     names = sorted(marks.keys() & files.members.keys())
     absent = sorted(marks.keys() - files.members.keys())
     unnamed = sorted(files.members.keys() - marks.keys())
     if not names:
-        raise _wrong(place)
+        raise _not_celeba(place)
     if absent:
         warn(
-            f"{len(absent):,} of {len(marks):,} pictures that {ATTRIBUTES} names are not there "
-            f"and left out: {first_names(absent)}",
+            f"left out {len(absent):,} of the {len(marks):,} pictures in {ATTRIBUTES} whose files "
+            f"are missing: {first_names(absent)}",
             FairdialWarning,
         )
     if unnamed:
         warn(
-            f"{len(unnamed):,} of {len(files.members):,} pictures are not named by {ATTRIBUTES} "
-            f"and left out: {first_names(unnamed)}",
+            f"left out {len(unnamed):,} of {len(files.members):,} pictures that are not in "
+            f"{ATTRIBUTES}: {first_names(unnamed)}",
             FairdialWarning,
         )
     decoded = decode_once(files, names, title="celeba", size=size, cache=cache, verbose=verbose)
@@ -115,17 +115,32 @@ def load_celeba(
         X=decoded.pictures,
         y=labels,
         groups=np.where(groups, with_it, without),
-        name="celeba",
+        name=CELEBA.name,
         label=f"marked as {label}",
-        source=f"Liu, Luo, Wang and Tang (2015), CelebA, aligned and cropped, {ADDRESS}",
-        licence="non-commercial research only, no redistribution",
+        source=CELEBA.source,
+        license=CELEBA.license,
         preparation=(
-            f"sorted by name, {len(absent)} pictures that are not there and "
-            f"{len(unnamed)} without attributes left out, {size} x {size} pixels ({RESAMPLING}), "
-            "copies of a picture are one cluster"
+            f"sorted by name, {len(absent)} missing pictures and {len(unnamed)} without attributes "
+            f"left out, {size} x {size} pixels ({RESAMPLING}), copies of a picture are one cluster"
         ),
         clusters=decoded.clusters,
     )
+
+
+CELEBA = register_dataset(
+    DatasetInfo(
+        name="celeba",
+        load=load_celeba,
+        description="Faces of celebrities, marked as attractive or not.",
+        source=f"Liu, Luo, Wang and Tang (2015), CelebA, aligned and cropped, {ADDRESS}",
+        license="non-commercial research only, no redistribution",
+        groups="women and men",
+        label="marked as Attractive",
+        pictures=True,
+        needs_folder=True,
+        in_paper=True,
+    )
+)
 
 
 def _find_attributes(root: Path) -> Path:
@@ -133,11 +148,11 @@ def _find_attributes(root: Path) -> Path:
         for kind in (".txt", ".csv"):
             if (root / folder / (ATTRIBUTES + kind)).is_file():
                 return root / folder / (ATTRIBUTES + kind)
-    raise _wrong(root)
+    raise _not_celeba(root)
 
 
 def _find_pictures(root: Path) -> PictureFiles:
-    """The pictures in the first place where there are some; folders before zip files."""
+    """Return the pictures from the first folder that has any, else from a zip file."""
     for folder in FOLDERS:
         if (root / folder / PICTURES).is_dir():
             files = files_in_folder(root / folder / PICTURES)
@@ -149,55 +164,60 @@ def _find_pictures(root: Path) -> PictureFiles:
             folders = files_in_zip(path)
             if folders:
                 return choose_folder(folders, (PICTURES,), path)
-    raise _wrong(root)
+    raise _not_celeba(root)
 
 
 def _read_marks(path: Path, wanted: dict[str, str]) -> dict[str, tuple[bool, ...]]:
-    """Which of the wanted attributes each picture is marked with.
+    """Return which of the wanted attributes each picture has.
 
-    The text has the number of rows, the names of the attributes, and rows of a file's name with
-    -1 or 1 for each; a mirror's table has one line of names and commas.
+    The official text file has the number of rows, the names of the attributes, and for each file a
+    row of -1 and 1. A mirror's CSV file has one header line.
     """
     commas = path.suffix == ".csv"
     with path.open(encoding="utf-8") as lines:
         count = None if commas else next(lines, "").strip()
-        header = _words(next(lines, ""), commas)
+        header = _cells(next(lines, ""), commas)
         attributes = header[1:] if commas else header
         for argument, name in wanted.items():
             if name not in attributes:
                 raise InvalidInputError(
-                    f"`{argument}` must be one of {', '.join(attributes)}; got {name!r}."
+                    argument, f"be one of {', '.join(attributes)}", given=repr(name)
                 )
         columns = [attributes.index(name) + 1 for name in wanted.values()]
         marks: dict[str, tuple[bool, ...]] = {}
         for line in lines:
-            words = _words(line, commas)
-            if not words:
+            cells = _cells(line, commas)
+            if not cells:
                 continue
-            values = [words[column] for column in columns] if len(words) > max(columns) else []
-            right = len(words) == len(attributes) + 1 and set(values) <= {"-1", "1"}
-            if not right or words[0] in marks:
+            values = [cells[column] for column in columns] if len(cells) > max(columns) else []
+            valid = len(cells) == len(attributes) + 1 and set(values) <= {"-1", "1"}
+            if not valid or cells[0] in marks:
                 raise InvalidInputError(
-                    f"`root`: a row of {path} must be a new file name and {len(attributes)} times "
-                    f"-1 or 1, got {line.strip()[:60]!r}."
+                    "root",
+                    f"have a new file name and {len(attributes)} values of -1 or 1 in each row of "
+                    f"{path}",
+                    given=repr(line.strip()[:60]),
                 )
-            marks[words[0]] = tuple(value == "1" for value in values)
+            marks[cells[0]] = tuple(value == "1" for value in values)
     if count is not None and count != str(len(marks)):
         raise InvalidInputError(
-            f"`root`: {path} must have as many rows as its first line says, {count[:20]!r}; got "
-            f"{len(marks)}."
+            "root",
+            f"have as many rows in {path} as its first line says ({count[:20]!r})",
+            given=len(marks),
         )
     return marks
 
 
-def _words(line: str, commas: bool) -> list[str]:
+def _cells(line: str, commas: bool) -> list[str]:
     line = line.strip()
-    return [word.strip() for word in line.split(",")] if commas and line else line.split()
+    return [cell.strip() for cell in line.split(",")] if commas and line else line.split()
 
 
-def _wrong(root: Path) -> InvalidInputError:
+def _not_celeba(root: Path) -> InvalidInputError:
     return InvalidInputError(
-        f"`root` must be CelebA: a folder with {PICTURES}/ or {PICTURES}.zip, pictures named like "
-        f"000001.jpg, and with {ATTRIBUTES}.txt, also in Img/ and Anno/; got {what_is_at(root)} "
-        f"({root}). The set is officially had from {ADDRESS}"
+        "root",
+        f"be a folder with CelebA: {PICTURES}/ or {PICTURES}.zip with pictures named like "
+        f"000001.jpg, and {ATTRIBUTES}.txt, directly or in Img/ and Anno/",
+        given=f"{what_is_at(root)} ({root})",
+        hint=f"Download CelebA from {ADDRESS}",
     )

@@ -8,6 +8,7 @@ import numpy as np
 
 from fairdial.datasets._embedded import read_table, sensitive_columns
 from fairdial.datasets.base import Dataset
+from fairdial.datasets.registry import DatasetInfo, TableColumns, register_dataset
 
 TEXT = ("sex", "age_cat", "race", "c_charge_degree")
 
@@ -16,22 +17,20 @@ def load_compas(sensitive: str | Sequence[str] = "caucasian") -> Dataset:
     """Load the 6,172 rows of COMPAS that pass ProPublica's filter, people of every race.
 
     The label is 1 for a new charge within two years: the positive label is the adverse one.
-    With the default groups, the paper's A=1 is "Caucasian" and A=0 is "Not Caucasian". Where
-    groups are ordered by name, Caucasian comes first, so a signed disparity (second group minus
-    first) has the opposite sign of the paper's; its size is the same.
+    With the default groups, the paper's A=1 is "Caucasian" and A=0 is "Not Caucasian". Groups
+    sorted by name put Caucasian first, so a signed disparity (second group minus first) has the
+    opposite sign of the paper's.
 
     Parameters
     ----------
     sensitive : {"caucasian", "race", "sex"} or a sequence of "race" and "sex"
-        What the groups are: Caucasian or not, the six races of the source, the two sexes, or
-        intersections such as ``"Hispanic & Female"``. The columns that make the groups are not
-        among the features; the others are.
+        The groups: Caucasian or not, the six races of the source, the two sexes, or intersections
+        such as ``"Hispanic & Female"``. The columns that define them are not among the features.
 
     Returns
     -------
     Dataset
-        Numbers are integers; texts are of pandas' category type, whose categories survive
-        subsetting.
+        Numbers are integers. Text columns are pandas categories, which survive subsetting.
 
     Examples
     --------
@@ -52,15 +51,30 @@ def load_compas(sensitive: str | Sequence[str] = "caucasian") -> Dataset:
         X=table.drop(columns=["two_year_recid", *columns]),
         y=table["two_year_recid"].to_numpy(dtype=np.int64),
         groups=groups,
+        name=COMPAS.name,
+        label=COMPAS.label,
+        source=COMPAS.source,
+        license=COMPAS.license,
+        preparation=(
+            "ProPublica's filter (screened within 30 days of the arrest, a known outcome, no "
+            "ordinary traffic offense, a score), nine columns kept; no names, no dates of birth"
+        ),
+    )
+
+
+COMPAS = register_dataset(
+    DatasetInfo(
         name="compas",
-        label="a new charge within two years (the adverse outcome)",
+        load=load_compas,
+        description="Defendants in Broward County: who was charged again within two years.",
         source=(
             "Larson, Mattu, Kirchner and Angwin (2016), How We Analyzed the COMPAS Recidivism "
             "Algorithm, ProPublica: compas-analysis, compas-scores-two-years.csv"
         ),
-        licence="ProPublica's data terms apply",
-        preparation=(
-            "ProPublica's filter (screened within 30 days of the arrest, a known outcome, no "
-            "ordinary traffic offence, a score), nine columns kept; no names, no dates of birth"
-        ),
+        license="ProPublica's data terms apply",
+        groups="Caucasian or not",
+        label="a new charge within two years (the adverse outcome)",
+        in_paper=True,
+        columns=TableColumns("origin", "charged_again", "no", "yes"),
     )
+)

@@ -1,4 +1,4 @@
-"""Rows divided at random, group by group and label by label, whole clusters at a time."""
+"""Split rows at random, stratified by group and label, and keep clusters whole."""
 
 from __future__ import annotations
 
@@ -9,9 +9,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from fairdial._arrays import Indices
 from fairdial.errors import InvalidInputError
-
-Rows = NDArray[np.intp]
 
 
 def divide(
@@ -21,14 +20,13 @@ def divide(
     rng: np.random.Generator,
     *,
     clusters: NDArray[np.int64] | None = None,
-) -> list[Rows]:
-    """Cut off one part after the other, each a share of the rest; the last is what is left.
+) -> list[Indices]:
+    """Cut off one part after the other, each a share of the rest; the last part is what is left.
 
-    A cluster counts, with all its rows, for the group and the label of its first row. The clusters
-    of a group and label are shuffled and laid end to end, and each falls into the part in which
-    its first row lies; so a part that is larger than clusters are has as many rows as it would
-    have without, give or take less than one cluster. Every part gets at least one. Without
-    clusters, each row is one.
+    A cluster counts with all its rows for the group and the label of its first row. The clusters
+    of a group and label are shuffled and laid end to end, and each goes to the part in which its
+    first row lies, so the size of a part is off by less than one cluster. Every part gets at least
+    one cluster. Without clusters, each row is its own.
 
     Parameters
     ----------
@@ -37,9 +35,9 @@ def divide(
     groups : (n,) array
         Names of groups.
     shares : sequence of float
-        Of what the parts before it left, for each part but the last.
+        The share of the remaining rows, for each part but the last.
     rng : numpy.random.Generator
-        Shuffles.
+        Shuffles the rows.
     clusters : (n,) int array, optional
         Rows with the same number stay together.
 
@@ -73,16 +71,18 @@ def divide(
             part[order] = _part_of_each(weights[order], cuts)
     if small:
         raise InvalidInputError(
-            "`groups`: every label of a group must have rows in each part; too few rows with "
-            f"label 0 and 1 are in {', '.join(small)}"
-            + ", or too few clusters" * (clusters is not None)
-            + ". Merge small groups, or leave them out with subset()."
+            "groups",
+            "have enough rows"
+            + (" and clusters" if clusters is not None else "")
+            + " of each label for every part",
+            given=f"too few with label 0 and 1 in {', '.join(small)}",
+            hint="Merge small groups, or leave them out with subset().",
         )
     return [np.flatnonzero(part[cluster] == k) for k in range(len(shares) + 1)]
 
 
-def _part_of_each(weights: Rows, cuts: Rows) -> Rows:
-    """(c,) part of each of these clusters, which are laid end to end and cut after these rows."""
+def _part_of_each(weights: Indices, cuts: Indices) -> Indices:
+    """Return the part (c,) of each cluster when they are laid end to end and cut after ``cuts``."""
     size, parts = len(weights), len(cuts) + 1
     if size == 0:
         return np.zeros(0, np.intp)
@@ -93,8 +93,8 @@ def _part_of_each(weights: Rows, cuts: Rows) -> Rows:
     return np.searchsorted(ends, np.arange(size), side="right")
 
 
-def _first_rows(n_rows: int, clusters: NDArray[np.int64] | None) -> tuple[Rows, Rows]:
-    """(n,) cluster of each row, numbered as they appear, and the first row of each."""
+def _first_rows(n_rows: int, clusters: NDArray[np.int64] | None) -> tuple[Indices, Indices]:
+    """Return the cluster (n,) of each row, numbered as they appear, and the first row of each."""
     if clusters is None:
         return np.arange(n_rows), np.arange(n_rows)
     cluster = pd.factorize(np.asarray(clusters))[0].astype(np.intp)
@@ -102,11 +102,11 @@ def _first_rows(n_rows: int, clusters: NDArray[np.int64] | None) -> tuple[Rows, 
 
 
 def _part_sizes(counts: list[int], shares: Sequence[float]) -> list[list[int]] | None:
-    """How many rows with label 0 and 1 each part takes from a group that has ``counts`` of them.
+    """Return how many rows with label 0 and 1 each part takes from a group with these counts.
 
-    A part's total is a share of the rest, rounded up. The running number of ones follows the
-    group's proportion, so that every part does, and what is left too, to within one row; a label
-    that the group has is in every part. None if that cannot be.
+    A part's total is a share of the rest, rounded up. Every part, and what is left, keeps the
+    group's proportion of ones to within one row, and has each label that the group has. None if
+    that is impossible.
     """
     total = sum(counts)
     has = [min(count, 1) for count in counts]

@@ -1,9 +1,8 @@
-"""Pictures decoded once: a memory map in a cache folder, and a manifest that vouches for it.
+"""Decode pictures once, into a memory map in a cache folder with a manifest.
 
-A cache is a folder named by a digest of what it was made from, so that a changed source has
-another one. The manifest is written last; what has none, or not the length that it tells, is made
-anew. Several processes may do so at once: each writes under a name of its own, and the finished
-file takes its place in one step.
+A cache folder is named by a digest of its source, so a changed source gets a new one. The manifest
+is written last; a cache without a manifest, or with a file of the wrong size, is made again.
+Several processes may do so at once: each writes under its own temporary name, then renames.
 """
 
 from __future__ import annotations
@@ -13,17 +12,15 @@ import io
 import json
 import os
 import struct
-import time
-import uuid
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fairdial._files import remove_abandoned, replacing, write_file
 from fairdial._validation import check_count
 from fairdial.datasets.picture_files import PictureFiles, first_names
 from fairdial.datasets.pictures import CHANNELS, Pictures, Pixels, shaped_key
@@ -31,24 +28,22 @@ from fairdial.errors import (
     FairdialWarning,
     InvalidInputError,
     MissingExtraError,
-    say_install,
+    install_command,
     warn,
 )
 from fairdial.progress import Bar, Reporter, Silent
 
-FORMAT = 2  # since 2 copies are found by their pixels
+FORMAT = 2  # 2: copies are found by their pixels
 RESAMPLING = "bilinear"
 VARIABLE = "FAIRDIAL_CACHE"
 MANIFEST = "manifest.json"
-PART = ".part"  # ending of a file that is being written
-ABANDONED = 3600.0  # seconds after which such a file has no writer any more
 AT_ONCE = 128  # pictures in memory
 MOST_THREADS = 8
 DIGITS = 16  # of a digest in a file's name
 
 
 class Decoded(NamedTuple):
-    """Pictures with the name of each, and a number that copies of one have in common."""
+    """Pictures with their names, and cluster numbers that copies of one picture share."""
 
     pictures: Pictures
     names: list[str]
@@ -56,10 +51,10 @@ class Decoded(NamedTuple):
 
 
 def cache_folder(cache: str | os.PathLike[str] | None = None) -> Path:
-    """Where decoded pictures are kept.
+    """Return the folder for decoded pictures.
 
-    The folder that is given; else that of the environment variable ``FAIRDIAL_CACHE``; else
-    ``fairdial`` in the user's cache folder.
+    This is ``cache``, else the environment variable ``FAIRDIAL_CACHE``, else ``fairdial`` in the
+    user's cache folder.
 
     Examples
     --------
@@ -68,7 +63,7 @@ def cache_folder(cache: str | os.PathLike[str] | None = None) -> Path:
     'scratch'
     """
     if cache is not None and not isinstance(cache, str | os.PathLike):
-        raise InvalidInputError(f"`cache` must be the path of a folder or None, got {cache!r}.")
+        raise InvalidInputError("cache", "be the path of a folder or None", given=repr(cache))
     chosen = cache if cache is not None else os.environ.get(VARIABLE)
     if chosen:
         return Path(chosen).expanduser()
@@ -85,21 +80,21 @@ def decode_once(
     cache: str | os.PathLike[str] | None = None,
     verbose: bool = False,
 ) -> Decoded:
-    """Pictures as RGB of ``size`` x ``size`` pixels, decoded now or long ago.
+    """Return pictures as RGB of ``size`` x ``size`` pixels, from the cache if they are there.
 
-    Pictures that can't be decoded are left out, with a warning.
+    Warns about pictures that can't be decoded, and leaves them out.
 
     Parameters
     ----------
     files : PictureFiles
-        Where they are.
+        The files.
     names : sequence of str
-        Which of them, in which order.
+        Which files to decode, in which order.
     title : str
-        Short name of the data set, for the folder of the cache.
+        Short name of the data set, for the cache folder.
     size : int
-        Height and width. Other sizes are resampled (bilinear, with a filter as wide as a reduced
-        pixel), without regard to the aspect.
+        Height and width. Other sizes are resampled (bilinear, with antialiasing), without keeping
+        the aspect ratio.
     cache : path, optional
         See :func:`cache_folder`.
     verbose : bool
@@ -116,12 +111,12 @@ def decode_once(
     lost = manifest["unreadable"]
     if lost:
         warn(
-            f"{len(lost):,} of {len(names):,} pictures can't be read and are left out: "
+            f"left out {len(lost):,} of {len(names):,} pictures that can't be read: "
             f"{first_names(lost)}",
             FairdialWarning,
         )
     if not manifest["names"]:
-        raise InvalidInputError(f"`root` must hold pictures that can be read, got none of {title}.")
+        raise InvalidInputError("root", f"contain readable pictures of {title}", given="none")
     pixels = np.lib.format.open_memmap(folder / manifest["pixels"], mode="r")
     pictures = Pictures(pixels, key=manifest["key"])
     _, clusters = np.unique(manifest["sha256"], return_inverse=True)
@@ -129,22 +124,19 @@ def decode_once(
 
 
 def open_folder(folder: Path) -> Path:
-    """A folder of the cache: made where it isn't there, without what a killed process left."""
+    """Create a folder of the cache if it is missing, and remove what killed processes left."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise InvalidInputError(
-            f"`cache` must be a folder that can be written, got {str(folder)!r}: {error}."
+            "cache", "be a writable folder", given=f"{str(folder)!r} ({error})"
         ) from None
-    for path in folder.glob(f"*{PART}"):
-        with suppress(OSError):  # somebody else was faster, or it is somebody else's
-            if time.time() - path.stat().st_mtime > ABANDONED:
-                path.unlink()
+    remove_abandoned(folder)
     return folder
 
 
 def _read_manifest(folder: Path, digest: str) -> dict[str, Any] | None:
-    """The manifest, if it is whole and its pixels are what it says."""
+    """Return the manifest if it is complete and its pixel file has the right size."""
     try:
         manifest = json.loads((folder / MANIFEST).read_text("utf-8"))
         whole = (folder / manifest["pixels"]).stat().st_size == manifest["bytes"]
@@ -157,14 +149,14 @@ def _read_manifest(folder: Path, digest: str) -> dict[str, Any] | None:
 def _make(
     files: PictureFiles, names: Sequence[str], size: int, folder: Path, digest: str, verbose: bool
 ) -> dict[str, Any]:
-    """Decode everything; the pixels take their place, and then the manifest."""
+    """Decode all pictures, and write the pixels and then the manifest."""
     manifest: dict[str, Any] = {"format": FORMAT, "digest": digest, "source": str(files.place)}
     decode = decoder(size)
     kept: dict[str, str] = {}
     unreadable: list[str] = []
     seen = hashlib.sha256()
 
-    def write_pixels(stream: IO[bytes]) -> str:
+    with replacing(folder / "pixels.npy", lambda: _pixel_file(manifest["key"])) as stream:
         _write_header(stream, (len(names), CHANNELS, size, size))
         reporter: Reporter = Bar("decoding", len(names), ()) if verbose else Silent()
         with reporter as shown:
@@ -178,15 +170,9 @@ def _make(
                 shown.advance({})
         shape = (len(kept), CHANNELS, size, size)
         stream.seek(0)
-        _write_header(stream, shape)  # of the same length, whatever the number of pictures
+        _write_header(stream, shape)  # same length for any number of pictures
         manifest["key"] = shaped_key(seen, shape)
-        return f"pixels-{manifest['key'][:DIGITS]}.npy"
-
-    def write_manifest(stream: IO[bytes]) -> str:
-        stream.write(json.dumps(manifest).encode())
-        return MANIFEST
-
-    path = write_whole(folder, write_pixels)
+    path = folder / _pixel_file(manifest["key"])
     manifest |= {
         "size": size,
         "resampling": RESAMPLING,
@@ -197,22 +183,12 @@ def _make(
         "names": list(kept),
         "sha256": list(kept.values()),
     }
-    write_whole(folder, write_manifest)
+    write_file(folder / MANIFEST, json.dumps(manifest))
     return manifest
 
 
-def write_whole(folder: Path, fill: Callable[[IO[bytes]], str]) -> Path:
-    """A file that ``fill`` writes and names; it gets its name when it is whole and on disk."""
-    part = folder / f"{os.getpid()}-{uuid.uuid4().hex}{PART}"
-    try:
-        with part.open("xb") as stream:
-            name = fill(stream)
-            stream.flush()
-            os.fsync(stream.fileno())
-        os.replace(part, folder / name)
-    finally:
-        part.unlink(missing_ok=True)
-    return folder / name
+def _pixel_file(key: str) -> str:
+    return f"pixels-{key[:DIGITS]}.npy"
 
 
 def _write_header(stream: IO[bytes], shape: tuple[int, ...]) -> None:
@@ -223,7 +199,7 @@ def _write_header(stream: IO[bytes], shape: tuple[int, ...]) -> None:
 def _decoded(
     files: PictureFiles, names: Sequence[str], decode: Callable[[bytes | None], Pixels | None]
 ) -> Iterator[tuple[str, Pixels | None]]:
-    """Name and pixels of one picture after the other."""
+    """Yield the name and the pixels of each picture."""
     threads = min(os.cpu_count() or 1, MOST_THREADS)
     with files.reader() as read, ThreadPoolExecutor(threads) as pool:
         for start in range(0, len(names), AT_ONCE):
@@ -233,7 +209,7 @@ def _decoded(
 
 
 def decoder(size: int) -> Callable[[bytes | None], Pixels | None]:
-    """A function from a picture's file to (3, size, size) pixels, None if it can't be decoded.
+    """Return a function from file content to (3, size, size) pixels, or None if it is broken.
 
     Examples
     --------
@@ -251,7 +227,7 @@ def decoder(size: int) -> Callable[[bytes | None], Pixels | None]:
     try:
         from PIL import Image
     except ModuleNotFoundError:
-        raise MissingExtraError(f"pictures need Pillow: {say_install('images')}.") from None
+        raise MissingExtraError(f"pictures need Pillow: {install_command('images')}.") from None
     broken = (
         OSError,
         SyntaxError,
@@ -269,7 +245,7 @@ def decoder(size: int) -> Callable[[bytes | None], Pixels | None]:
                 picture = opened.convert("RGB")
         except broken:
             return None
-        fitting = picture.resize((size, size), Image.Resampling.BILINEAR)  # itself if it fits
-        return np.ascontiguousarray(np.asarray(fitting).transpose(2, 0, 1))
+        resized = picture.resize((size, size), Image.Resampling.BILINEAR)
+        return np.ascontiguousarray(np.asarray(resized).transpose(2, 0, 1))
 
     return decode

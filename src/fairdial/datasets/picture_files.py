@@ -1,4 +1,4 @@
-"""Picture files where they lie: in a folder, or in a zip file that is read without unpacking."""
+"""Find picture files in a folder, or in a zip file that is read without unpacking."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from fairdial.errors import InvalidInputError
 
 SUFFIX = ".jpg"
 SHOWN = 5  # names in a message
-BROKEN = (  # what reading a member of a zip file raises
+BROKEN = (  # raised by reading a damaged member of a zip file
     zipfile.BadZipFile,
     zlib.error,
     EOFError,
-    RuntimeError,  # encrypted; NotImplementedError, a kind of it: packed in an unknown way
+    RuntimeError,  # encrypted, or an unknown compression method
 )
 
 
 class Member(NamedTuple):
-    """One picture file: where it is inside, how long, and what changes when it does."""
+    """One picture file: its path, its size, and a stamp that changes when its content does."""
 
     path: str
     size: int
@@ -34,14 +34,14 @@ class Member(NamedTuple):
 
 @dataclass(frozen=True)
 class PictureFiles:
-    """The picture files of one folder, by their names.
+    """The picture files of one folder, by name.
 
     Parameters
     ----------
     place : Path
         The folder, or the zip file.
     members : dict
-        What is known of each file without reading it.
+        Path, size and stamp of each file.
     zipped : bool
         Whether ``place`` is a zip file.
     """
@@ -51,10 +51,10 @@ class PictureFiles:
     zipped: bool
 
     def digest(self, names: Iterable[str]) -> str:
-        """What these files are, without reading them.
+        """Return a digest that identifies these files without reading them.
 
-        Names and sizes, with the checksums that a zip file has, or the place and the times of
-        the last change of files in a folder.
+        It covers names and sizes, with the checksums of a zip file, or the folder and the files'
+        modification times.
         """
         digest = hashlib.sha256(b"" if self.zipped else os.fsencode(self.place.resolve()))
         for name in names:
@@ -64,7 +64,7 @@ class PictureFiles:
 
     @contextmanager
     def reader(self) -> Iterator[Callable[[str], bytes | None]]:
-        """A function from a name to the bytes of its file; None if a zip file doesn't give them."""
+        """Yield a function that returns a file's bytes, or None if a zip file is damaged."""
         if not self.zipped:
             yield lambda name: (self.place / self.members[name].path).read_bytes()
             return
@@ -80,7 +80,7 @@ class PictureFiles:
 
 
 def files_in_folder(folder: Path) -> PictureFiles:
-    """The picture files that lie in a folder, not deeper."""
+    """Return the picture files directly in a folder."""
     members = {}
     with os.scandir(folder) as entries:
         for entry in entries:
@@ -91,13 +91,13 @@ def files_in_folder(folder: Path) -> PictureFiles:
 
 
 def files_in_zip(path: Path) -> dict[str, PictureFiles]:
-    """The picture files of each folder of a zip file that has some."""
+    """Return the picture files of each folder of a zip file that has any."""
     folders: dict[str, PictureFiles] = {}
     try:
         with zipfile.ZipFile(path) as archive:
             infos = archive.infolist()
     except zipfile.BadZipFile as error:
-        raise InvalidInputError(f"`root`: {path} must be a zip file, got: {error}.") from None
+        raise InvalidInputError("root", f"be a zip file ({path})", given=error) from None
     for info in infos:
         inside = PurePosixPath(info.filename)
         if _is_picture(inside.name):
@@ -109,7 +109,7 @@ def files_in_zip(path: Path) -> dict[str, PictureFiles]:
 def choose_folder(
     folders: dict[str, PictureFiles], preferred: Iterable[str], path: Path
 ) -> PictureFiles:
-    """The only folder of a zip file, or the uppermost one with the most preferred name."""
+    """Return the only folder of a zip file, or the topmost one with the most preferred name."""
     if len(folders) == 1:
         return next(iter(folders.values()))
     for wanted in preferred:
@@ -117,18 +117,19 @@ def choose_folder(
         if found:
             return folders[min(found, key=lambda folder: (folder.count("/"), folder))]
     raise InvalidInputError(
-        f"`root`: {path} must have its pictures in one folder, got some in "
-        f"{first_names(sorted(folders))}."
+        "root",
+        f"have all pictures of {path} in one folder",
+        given=first_names(sorted(folders)),
     )
 
 
 def _is_picture(name: str) -> bool:
-    """By its name; leftovers of macOS in zip files begin with a dot."""
+    """Return whether a name is a picture's; macOS leaves dot files in zip files."""
     return name.lower().endswith(SUFFIX) and not name.startswith(".")
 
 
 def what_is_at(path: Path) -> str:
-    """In words, for messages."""
+    """Return a description of a path for error messages."""
     if path.is_dir():
         names = sorted(
             entry.name + "/" * entry.is_dir()
@@ -137,11 +138,11 @@ def what_is_at(path: Path) -> str:
         )
         return f"a folder with {first_names(names)}" if names else "an empty folder"
     if path.is_file():
-        return "a zip file" if zipfile.is_zipfile(path) else "a file that is no zip file"
-    return "nothing: there is no such file or folder"
+        return "a zip file" if zipfile.is_zipfile(path) else "a file that isn't a zip file"
+    return "a path that doesn't exist"
 
 
 def first_names(names: list[str]) -> str:
-    """The first few names, and how many more there are."""
+    """Return the first few names, and how many more there are."""
     more = len(names) - SHOWN
     return ", ".join(names[:SHOWN]) + (f" and {more:,} more" if more > 0 else "")

@@ -1,4 +1,4 @@
-"""Pictures as rows: a read-only table over 8-bit pixels that may stay on disk."""
+"""Pictures as rows of a read-only table, over 8-bit pixels that may stay on disk."""
 
 from __future__ import annotations
 
@@ -21,24 +21,23 @@ HASHED_AT_ONCE = 1024  # pictures
 
 
 class Pictures:
-    """Pictures that are taken by position, like the rows of a table.
+    """Pictures indexed by position, like the rows of a table.
 
-    Nothing is read before it is asked for, and parts share the pixels of the whole: a part of a
-    memory-mapped table costs eight bytes a picture, also when it is sent to another process.
+    Pixels are read only when needed, and subsets share them: a subset of a memory-mapped table
+    takes eight bytes per picture, even when it is sent to another process.
 
     Parameters
     ----------
     pixels : uint8 array or memmap of shape (N, 3, height, width)
-        All pictures, channels first. They are not copied: an array that may be written to can be
-        changed by whoever holds it, and its content is then hashed whenever it must be known
-        (``pixels.flags.writeable = False`` says that nobody will).
+        All pictures, channels first, not copied. A writable array may change, so its content is
+        hashed again whenever its key is needed; set ``pixels.flags.writeable = False`` to avoid
+        that.
     places : int array of shape (n,), optional
-        Which of them are the rows of this table, in which order; all by default.
+        Which pictures are the rows of this table, in which order; by default all.
     mean, std : three numbers each
-        What training makes of a channel, ``(pixel / 255 - mean) / std``. ImageNet's by default.
+        Training normalizes each channel to ``(pixel / 255 - mean) / std``; by default ImageNet's.
     key : str, optional
-        A name of the pixels' content, where it is known already; otherwise it is computed when
-        it is needed.
+        A digest of the pixels, if it is known already; otherwise computed when needed.
 
     Examples
     --------
@@ -69,39 +68,40 @@ class Pictures:
     ) -> None:
         if not isinstance(pixels, np.ndarray) or pixels.dtype != np.uint8:
             kind = getattr(pixels, "dtype", type(pixels).__name__)
-            raise InvalidInputError(f"`pixels` must be a uint8 array, got {kind}.")
+            raise InvalidInputError("pixels", "be a uint8 array", given=kind)
         if pixels.ndim != self.ndim or pixels.shape[1] != CHANNELS:
             raise InvalidInputError(
-                "`pixels` must have shape (pictures, 3, height, width), channels first, got "
-                f"{pixels.shape}."
+                "pixels",
+                "have shape (pictures, 3, height, width), channels first",
+                given=pixels.shape,
             )
         self._pixels = pixels.view(np.ndarray)
         self._pixels.flags.writeable = False
         self._file = _mapped_file(pixels)
         self._places = _check_places(places, len(pixels))
         self._places.flags.writeable = False
-        self._known = {} if key is None else {"key": key}  # shared with all parts
+        self._known = {} if key is None else {"key": key}  # shared with all subsets
         self.mean = _three_numbers(mean, "mean")
         self.std = _three_numbers(std, "std")
         if min(self.std) <= 0.0:
-            raise InvalidInputError(f"`std` must be greater than 0, got {min(self.std):g}.")
+            raise InvalidInputError("std", "be greater than 0", given=f"{min(self.std):g}")
 
     @property
     def shape(self) -> tuple[int, int, int, int]:
-        """Number of pictures, channels, height, width."""
+        """The number of pictures, the channels, the height and the width."""
         _, channels, height, width = self._pixels.shape
         return len(self), channels, height, width
 
     @property
     def places(self) -> NDArray[np.int64]:
-        """(n,) where each picture stands among all pixels."""
+        """The position (n,) of each picture among all pixels."""
         return self._places
 
     @property
     def key(self) -> str:
-        """Digest of all pixels and their shape: the same content has the same key.
+        """A digest of all pixels and their shape: equal content has equal keys.
 
-        It is computed once where nobody can change the pixels, and else each time.
+        Computed once if the pixels can't change, else each time.
         """
         if "key" in self._known:
             return self._known["key"]
@@ -111,7 +111,7 @@ class Pictures:
         return found
 
     def places_key(self) -> str:
-        """Digest of :attr:`key` and the places, in their order: names what is in each row.
+        """Return a digest of :attr:`key` and the places, in order: it identifies every row.
 
         Examples
         --------
@@ -128,7 +128,7 @@ class Pictures:
         return digest.hexdigest()
 
     def uint8(self, positions: ArrayLike) -> Pixels:
-        """(b, 3, height, width) copy of the pictures at these positions.
+        """Return a copy (b, 3, height, width) of the pictures at these positions.
 
         Examples
         --------
@@ -140,7 +140,7 @@ class Pictures:
         return self._pixels[self._at(positions)]
 
     def take(self, positions: ArrayLike) -> Self:
-        """The table of the pictures at these positions; pixels are shared.
+        """Return the table of the pictures at these positions; pixels are shared.
 
         Examples
         --------
@@ -149,10 +149,10 @@ class Pictures:
         >>> Pictures(np.zeros((4, 3, 2, 2), np.uint8)).take([3, 1])
         Pictures(2 of 2 x 2)
         """
-        return self._part(self._at(positions))
+        return self._subset(self._at(positions))
 
     def join(self, other: Pictures) -> Self:
-        """The table of these pictures and then those of another part of the same pixels.
+        """Return the table of these pictures followed by another subset of the same pixels.
 
         Examples
         --------
@@ -166,25 +166,25 @@ class Pictures:
             other._pixels is self._pixels or other.key == self.key
         )
         if not same:
-            raise InvalidInputError("`other` must be pictures of the same pixels, got others.")
-        return self._part(np.concatenate([self._places, other._places]))
+            raise InvalidInputError("other", "be pictures of the same pixels", given="other pixels")
+        return self._subset(np.concatenate([self._places, other._places]))
 
-    def _part(self, places: NDArray[np.int64]) -> Self:
-        """A table of other places that shares everything else."""
-        part = object.__new__(type(self))
-        part.__dict__.update(self.__dict__)
-        part._places = places
+    def _subset(self, places: NDArray[np.int64]) -> Self:
+        """Return a table of other places that shares everything else."""
+        subset = object.__new__(type(self))
+        subset.__dict__.update(self.__dict__)
+        subset._places = places
         places.flags.writeable = False
-        return part
+        return subset
 
-    def _at(self, positions: Any) -> NDArray[np.int64]:
-        """Places of the pictures that numpy's indexing means."""
+    def _at(self, positions: slice | ArrayLike) -> NDArray[np.int64]:
+        """Return the places of these positions, by NumPy's indexing rules."""
         index = positions if isinstance(positions, slice) else np.asarray(positions)
         if isinstance(index, np.ndarray) and index.size == 0:
-            index = index.astype(np.intp)  # an empty list is one of floats
+            index = index.astype(np.intp)  # an empty list becomes floats
         places = self._places[index]
         if places.ndim != 1:
-            raise IndexError(f"positions of pictures must have one dimension, got {places.ndim}.")
+            raise IndexError(f"positions must have one dimension, got {places.ndim}.")
         return places.copy()
 
     def __len__(self) -> int:
@@ -192,7 +192,7 @@ class Pictures:
 
     def __getitem__(self, index: Any) -> Any:
         if isinstance(index, tuple) and len(index) == 2 and index[1] is Ellipsis:
-            index = index[0]  # how scikit-learn takes rows of an array
+            index = index[0]  # how scikit-learn indexes the rows of an array
         if isinstance(index, (int, np.integer)) and not isinstance(index, bool):
             return self._pixels[self._places[index]].copy()
         return self.take(index)
@@ -202,7 +202,7 @@ class Pictures:
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
         if copy is False:
-            raise ValueError("pictures are copied when they become an array.")
+            raise ValueError("pictures can't become an array without a copy.")
         array = self._pixels[self._places]
         return array if dtype is None else array.astype(dtype, copy=False)
 
@@ -232,7 +232,7 @@ class Pictures:
 
 
 def pixels_key(pixels: Pixels) -> str:
-    """Hex digest of an array of pictures: its bytes and its shape."""
+    """Return the hex digest of an array of pictures: its bytes and its shape."""
     digest = hashlib.sha256()
     for start in range(0, len(pixels), HASHED_AT_ONCE):
         digest.update(np.ascontiguousarray(pixels[start : start + HASHED_AT_ONCE]).data)
@@ -240,14 +240,14 @@ def pixels_key(pixels: Pixels) -> str:
 
 
 def shaped_key(digest: hashlib._Hash, shape: tuple[int, ...]) -> str:
-    """As :func:`pixels_key`, where the digest has seen the bytes already."""
+    """Finish a digest that has seen the bytes, as in :func:`pixels_key`."""
     digest.update(repr(shape).encode())
     return digest.hexdigest()
 
 
 def _can_change(pixels: Pixels) -> bool:
-    """Whether the array, or one whose memory it shows, may be written to."""
-    array: Any = pixels
+    """Return whether the array, or one whose memory it shares, is writable."""
+    array: object = pixels
     while isinstance(array, np.ndarray):
         if array.flags.writeable:
             return True
@@ -256,7 +256,7 @@ def _can_change(pixels: Pixels) -> bool:
 
 
 def _mapped_file(pixels: Pixels) -> tuple[str, int] | None:
-    """File and offset of an array that is, as a whole, one memory map of a named file."""
+    """Return the file and offset of an array that is a complete memory map of a named file."""
     if not isinstance(pixels, np.memmap) or not isinstance(pixels.base, mmap.mmap):
         return None
     if not pixels.flags.c_contiguous or pixels.filename is None:
@@ -270,12 +270,13 @@ def _check_places(places: ArrayLike | None, size: int) -> NDArray[np.int64]:
     given = np.asarray(places)
     if given.ndim != 1 or not (np.issubdtype(given.dtype, np.integer) or given.size == 0):
         raise InvalidInputError(
-            "`places` must be whole numbers in one dimension, got an array of "
-            f"{given.dtype} with shape {given.shape}."
+            "places",
+            "be integers in one dimension",
+            given=f"an array of {given.dtype} with shape {given.shape}",
         )
     if given.size and (given.min() < 0 or given.max() >= size):
         bad = given.min() if given.min() < 0 else given.max()
-        raise InvalidInputError(f"`places` must lie in [0, {size - 1}], got {bad}.")
+        raise InvalidInputError("places", f"lie in [0, {size - 1}]", given=bad)
     return given.astype(np.int64)
 
 
@@ -285,5 +286,5 @@ def _three_numbers(values: Sequence[float], name: str) -> tuple[float, float, fl
     except (TypeError, ValueError):
         numbers = ()
     if len(numbers) != CHANNELS or not np.isfinite(numbers).all():
-        raise InvalidInputError(f"`{name}` must hold three finite numbers, got {values!r}.")
+        raise InvalidInputError(name, "hold three finite numbers", given=repr(values))
     return numbers[0], numbers[1], numbers[2]

@@ -1,8 +1,8 @@
 """A Gaussian law whose best trade-off between accuracy and disparity is known exactly.
 
-Inside group ``a`` the label is 1 with probability ``pi_a``, and the one feature ``x`` is Gaussian
-with unit variance and means ``-d_a / 2`` and ``+d_a / 2`` for the labels 0 and 1. The true
-log-odds are ``z = d_a x + logit pi_a``, Gaussian themselves:
+In group ``a`` the label is 1 with probability ``pi_a``, and the only feature ``x`` is Gaussian with
+unit variance and means ``-d_a / 2`` and ``+d_a / 2`` for the labels 0 and 1. The true log-odds
+``z = d_a x + logit pi_a`` are Gaussian too:
 
     z | Y=1, A=a  ~  N(+d_a^2 / 2 + logit pi_a, d_a^2)
     z | Y=0, A=a  ~  N(-d_a^2 / 2 + logit pi_a, d_a^2)
@@ -13,21 +13,22 @@ so every rate and the accuracy of a vector of thresholds are sums of normal prob
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.optimize import brentq
 from scipy.special import logit, ndtr
 
+from fairdial._arrays import Floats
 from fairdial._validation import check_count, check_same_length, check_tolerance, match_groups
-from fairdial.criteria import Criterion, Rate
-from fairdial.criteria import criterion as find_criterion
+from fairdial.core.criteria import Criterion
+from fairdial.core.criteria import criterion as find_criterion
 from fairdial.datasets.base import Dataset
+from fairdial.datasets.registry import DatasetInfo, register_dataset
 from fairdial.errors import InvalidInputError
-
-Floats = NDArray[np.float64]
 
 SIGNS = np.array([-1.0, 1.0])  # the paper's 2a - 1
 EXACT = {"xtol": 1e-15, "rtol": 4 * np.finfo(np.float64).eps}
@@ -44,16 +45,16 @@ class LawPoint(NamedTuple):
 
 @dataclass(frozen=True)
 class GaussianLaw:
-    """The law of rows with one Gaussian feature, for any number of groups.
+    """A distribution with one Gaussian feature, for any number of groups.
 
     Parameters
     ----------
     shares : tuple of float
-        The share of each group among all rows; they sum to 1.
+        The share of each group; they sum to 1.
     base_rates : tuple of float
         ``pi_a``, the probability of a label of 1 in each group.
     separations : tuple of float
-        ``d_a``, how far apart the two labels' means are in each group.
+        ``d_a``, the distance between the two labels' means in each group.
 
     Examples
     --------
@@ -75,24 +76,23 @@ class GaussianLaw:
             object.__setattr__(self, name, _numbers(getattr(self, name), name))
             if len(getattr(self, name)) != len(self.shares):
                 raise InvalidInputError(
-                    f"`{name}` must have one value a group, as many as `shares` "
-                    f"({len(self.shares)}), got {len(getattr(self, name))}."
+                    name,
+                    f"have one value per group, as many as `shares` ({len(self.shares)})",
+                    given=len(getattr(self, name)),
                 )
         if not np.isclose(sum(self.shares), 1.0, rtol=0.0, atol=1e-9):
-            raise InvalidInputError(f"`shares` must sum to 1, got {sum(self.shares)}.")
+            raise InvalidInputError("shares", "sum to 1", given=sum(self.shares))
         if max(self.base_rates) >= 1.0:
-            raise InvalidInputError(
-                f"`base_rates` must lie strictly between 0 and 1, got {max(self.base_rates)}."
-            )
+            raise InvalidInputError("base_rates", "be below 1", given=max(self.base_rates))
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The groups' names, sorted."""
+        """The names of the groups, sorted."""
         width = len(str(len(self.shares) - 1))
         return tuple(f"group {a:0{width}}" for a in range(len(self.shares)))
 
     def sample(self, n: int, random_state: int = 0) -> Dataset:
-        """Draw rows: the feature is the column ``x``, the true log-odds are in ``logits``.
+        """Draw rows with the feature ``x``; their true log-odds are in ``logits``.
 
         Examples
         --------
@@ -111,55 +111,55 @@ class GaussianLaw:
             X,
             y.astype(np.int64),
             groups,
-            name="gaussian",
-            source="drawn from a Gaussian law whose best trade-off is known",
+            name=GAUSSIAN.name,
+            source=GAUSSIAN.source,
             logits=self.logits(X, groups),
         )
 
     def logits(self, X: pd.DataFrame, groups: ArrayLike) -> Floats:
-        """The true log-odds of a label of 1: a scorer that nothing can beat."""
+        """Return the true log-odds of a label of 1, which no scorer can beat."""
         a = match_groups(groups, self.names)
         if not isinstance(X, pd.DataFrame) or "x" not in X:
-            raise InvalidInputError("`X` must be a DataFrame with the column x.")
+            raise InvalidInputError("X", "be a DataFrame with the column x", given=type(X).__name__)
         check_same_length(X, a, ("X", "groups"))
         x = X["x"].to_numpy(dtype=np.float64)
         intercepts = np.asarray(logit(self.base_rates), dtype=np.float64)
         return np.asarray(np.take(self.separations, a) * x + np.take(intercepts, a))
 
-    def counted(self, criterion: str | Criterion) -> Floats:
-        """The share of all rows that are in each group and count for the criterion."""
-        rate = _only_rate(criterion)
+    def eligible(self, criterion: str | Criterion) -> Floats:
+        """Return the share of all rows that are eligible for the criterion, by group."""
+        rate = find_criterion(criterion).rate
         pi = np.asarray(self.base_rates)
-        label_share = {None: np.ones_like(pi), 1: pi, 0: 1.0 - pi}[rate.counted]
+        label_share = {None: np.ones_like(pi), 1: pi, 0: 1.0 - pi}[rate.eligible]
         return np.asarray(np.multiply(self.shares, label_share), dtype=np.float64)
 
     def rates(self, criterion: str | Criterion, thresholds: ArrayLike) -> Floats:
-        """The criterion's rate in each group at these logit thresholds, shape (..., K)."""
+        """Return the criterion's rate in each group at these logit thresholds, shape (..., K)."""
         true_positive, false_positive = self._selected(thresholds)
         pi = np.asarray(self.base_rates)
         every = pi * true_positive + (1.0 - pi) * false_positive
         by_label = {None: every, 1: true_positive, 0: false_positive}
-        return np.asarray(by_label[_only_rate(criterion).counted], dtype=np.float64)
+        return np.asarray(by_label[find_criterion(criterion).rate.eligible], dtype=np.float64)
 
     def accuracy(self, thresholds: ArrayLike) -> Floats:
-        """The accuracy at these logit thresholds (..., K), shape (...)."""
+        """Return the accuracy (...) at these logit thresholds (..., K)."""
         true_positive, false_positive = self._selected(thresholds)
         pi = np.asarray(self.base_rates)
-        right = pi * true_positive + (1.0 - pi) * (1.0 - false_positive)  # (..., K)
-        return np.asarray(right @ np.asarray(self.shares))
+        correct = pi * true_positive + (1.0 - pi) * (1.0 - false_positive)  # (..., K)
+        return np.asarray(correct @ np.asarray(self.shares))
 
     def thresholds(self, criterion: str | Criterion, t: float) -> Floats:
-        """The logit thresholds of two groups at the paper's multiplier ``t``."""
-        self._refuse_many_groups()
-        return _only_rate(criterion).threshold(t * SIGNS, self.counted(criterion))
+        """Return the logit thresholds of two groups at the paper's multiplier ``t``."""
+        self._check_two_groups()
+        return find_criterion(criterion).rate.threshold(t * SIGNS, self.eligible(criterion))
 
     def disparity(self, criterion: str | Criterion, t: float) -> float:
-        """The second group's rate minus the first's at ``t``; it falls as ``t`` rises."""
+        """Return the second group's rate minus the first's at ``t``; it falls as ``t`` rises."""
         rates = self.rates(criterion, self.thresholds(criterion, t))
         return float(find_criterion(criterion).disparity(rates))
 
     def at(self, criterion: str | Criterion, tolerance: float) -> LawPoint:
-        """The most accurate rule whose disparity is within the tolerance, for two groups.
+        """Return the most accurate rule within the tolerance, for two groups.
 
         Parameters
         ----------
@@ -181,11 +181,11 @@ class GaussianLaw:
         [0.7446, 0.7674, 0.7748]
         """
         tolerance = float(check_tolerance(tolerance))
-        free = self.disparity(criterion, 0.0)
+        unconstrained = self.disparity(criterion, 0.0)
         t = 0.0
-        if abs(free) > tolerance:
-            target = np.copysign(tolerance, free)
-            end = self._end(criterion, np.sign(free))
+        if abs(unconstrained) > tolerance:
+            target = np.copysign(tolerance, unconstrained)
+            end = self._end(criterion, np.sign(unconstrained))
             t = brentq(lambda t: self.disparity(criterion, t) - target, 0.0, end, **EXACT)
         thresholds = self.thresholds(criterion, t)
         return LawPoint(
@@ -193,27 +193,28 @@ class GaussianLaw:
         )
 
     def _selected(self, thresholds: ArrayLike) -> tuple[Floats, Floats]:
-        """P(z > threshold) given label 1 and given label 0, each (..., K)."""
+        """Return P(z > threshold) given label 1 and given label 0, each (..., K)."""
         tau = np.asarray(thresholds, dtype=np.float64)
         if tau.ndim == 0 or tau.shape[-1] != len(self.shares):
             raise InvalidInputError(
-                f"`thresholds` must have one value a group ({len(self.shares)}), "
-                f"got shape {tau.shape}."
+                "thresholds",
+                f"have one value per group ({len(self.shares)})",
+                given=f"shape {tau.shape}",
             )
         d = np.asarray(self.separations)
-        centred = (logit(self.base_rates) - tau) / d
-        return ndtr(centred + d / 2.0), ndtr(centred - d / 2.0)
+        centered = (logit(self.base_rates) - tau) / d
+        return ndtr(centered + d / 2.0), ndtr(centered - d / 2.0)
 
     def _end(self, criterion: str | Criterion, direction: float) -> float:
-        """Where the first of the two thresholds becomes infinite, going from 0 in a direction."""
-        low, high = _only_rate(criterion).domain
-        room = np.where(direction * SIGNS > 0, high, -low) * self.counted(criterion)
+        """Return the multiplier at which the first threshold becomes infinite, in a direction."""
+        low, high = find_criterion(criterion).rate.domain
+        room = np.where(direction * SIGNS > 0, high, -low) * self.eligible(criterion)
         return float(direction * room.min())
 
-    def _refuse_many_groups(self) -> None:
+    def _check_two_groups(self) -> None:
         if len(self.shares) != 2:
             raise InvalidInputError(
-                f"`shares` must be of two groups for a signed multiplier t, got {len(self.shares)}."
+                "shares", "have two groups for a signed multiplier t", given=len(self.shares)
             )
 
 
@@ -230,9 +231,9 @@ def make_gaussian(
     Parameters
     ----------
     n : int
-        How many rows.
+        The number of rows.
     shares, base_rates, separations : tuple of float
-        The law: one value a group, any number of groups.
+        The law: one value per group, any number of groups.
     random_state : int
         The seed.
 
@@ -256,20 +257,25 @@ def make_gaussian(
     return GaussianLaw(shares, base_rates, separations).sample(n, random_state)
 
 
-def _numbers(values: Any, name: str) -> tuple[float, ...]:
-    """A tuple of positive numbers."""
+GAUSSIAN = register_dataset(
+    DatasetInfo(
+        name="gaussian",
+        load=partial(make_gaussian, 20_000),
+        description="20,000 rows of a Gaussian law whose best trade-off is known.",
+        source="drawn from a Gaussian law whose best trade-off is known",
+        license="",
+        groups="two groups",
+        label="",
+    )
+)
+
+
+def _numbers(values: ArrayLike, name: str) -> tuple[float, ...]:
+    """Return positive numbers as a tuple."""
     try:
         array = np.asarray(values, dtype=np.float64)
     except (TypeError, ValueError):
         array = np.empty(0)
     if array.ndim != 1 or array.size == 0 or not np.all((array > 0) & np.isfinite(array)):
-        raise InvalidInputError(f"`{name}` must hold positive numbers, got {values!r}.")
+        raise InvalidInputError(name, "hold positive numbers", given=repr(values))
     return tuple(array.tolist())
-
-
-def _only_rate(criterion: str | Criterion) -> Rate:
-    """The rate of a criterion that has one."""
-    found = find_criterion(criterion)
-    if len(found.rates) != 1:
-        raise InvalidInputError(f"`criterion` must be a criterion with one rate, got {found.name}.")
-    return found.rates[0]

@@ -1,4 +1,4 @@
-"""UTKFace: faces whose file names tell age and gender."""
+"""UTKFace: faces whose file names contain age and gender."""
 
 from __future__ import annotations
 
@@ -19,11 +19,12 @@ from fairdial.datasets.picture_files import (
     first_names,
     what_is_at,
 )
+from fairdial.datasets.registry import DatasetInfo, register_dataset
 from fairdial.errors import InvalidInputError
 
 ADDRESS = "https://susanqq.github.io/UTKFace/"
 NAME = re.compile(r"\d{1,3}_[01]_[0-4]_.*\.jpg", re.IGNORECASE)
-FOLDERS = ("", "UTKFace", "crop_part1")  # where pictures are looked for, the first one first
+FOLDERS = ("", "UTKFace", "crop_part1")  # searched in this order
 GENDERS = ("male", "female")
 ADULT = 30  # years; the label is 1 from here on
 
@@ -35,31 +36,31 @@ def load_utkface(
     cache: str | os.PathLike[str] | None = None,
     verbose: bool = False,
 ) -> Dataset:
-    """Load UTKFace from your own copy; the label is 1 from an age of 30 on.
+    """Load UTKFace from your own copy; the label is 1 for ages of 30 and above.
 
-    The set is had from https://susanqq.github.io/UTKFace/, for non-commercial research only; it
-    is not part of this library. Age and gender are in the file names,
-    ``age_gender_race_date.jpg.chip.jpg``; a name without them is skipped, and counted in
+    Download it from https://susanqq.github.io/UTKFace/. Its terms allow non-commercial research
+    only, so it is not part of this library. Age and gender come from the file names,
+    ``age_gender_race_date.jpg.chip.jpg``; files with other names are skipped, and counted in
     ``preparation``. The paper's A=1 is female and A=0 is male.
 
     Parameters
     ----------
     root : path
-        A folder with the pictures (or with ``UTKFace/`` or ``crop_part1/``, which has them), a
-        zip file of it, or a folder with such a file named ``utkface*.zip``. Nothing is unpacked.
+        The folder with the pictures, directly or in ``UTKFace/`` or ``crop_part1/``; a zip file of
+        it; or a folder with such a file named ``utkface*.zip``. Nothing is unpacked.
     size : int
-        Height and width of the pictures; others are resampled.
+        Height and width of the pictures; other sizes are resampled.
     cache : path, optional
-        Folder for the decoded pictures: by default that of the environment variable
-        ``FAIRDIAL_CACHE``, else ``fairdial`` in your cache folder. The next call finds them there.
+        Folder for the decoded pictures, which later calls reuse. By default the environment
+        variable ``FAIRDIAL_CACHE``, else ``fairdial`` in your cache folder.
     verbose : bool
         Show a progress bar while decoding.
 
     Returns
     -------
     Dataset
-        Its ``X`` is a :class:`Pictures`, in the order of the sorted names. Copies of one
-        picture are one cluster, so no split parts them.
+        Its ``X`` is a :class:`Pictures`, sorted by file name. Copies of one picture are one
+        cluster, so no split separates them.
 
     Examples
     --------
@@ -78,61 +79,82 @@ def load_utkface(
     """
     files = _find(Path(root).expanduser())
     names = sorted(name for name in files.members if NAME.fullmatch(name))
-    strange = len(files.members) - len(names)
+    skipped = len(files.members) - len(names)
     decoded = decode_once(files, names, title="utkface", size=size, cache=cache, verbose=verbose)
-    told = [name.split("_") for name in decoded.names]  # age, gender, race, date
+    parts = [name.split("_") for name in decoded.names]  # age, gender, race, date
     return Dataset(
         X=decoded.pictures,
-        y=np.array([int(age) >= ADULT for age, *_ in told], dtype=np.int64),
-        groups=np.array([GENDERS[int(gender)] for _, gender, *_ in told]),
-        name="utkface",
-        label=f"{ADULT} years old or older",
-        source=f"Zhang, Song and Qi (2017), UTKFace, {ADDRESS}",
-        licence="non-commercial research only",
+        y=np.array([int(age) >= ADULT for age, *_ in parts], dtype=np.int64),
+        groups=np.array([GENDERS[int(gender)] for _, gender, *_ in parts]),
+        name=UTKFACE.name,
+        label=UTKFACE.label,
+        source=UTKFACE.source,
+        license=UTKFACE.license,
         preparation=(
-            f"sorted by name, {strange} files with malformed names left out, "
+            f"sorted by name, {skipped} files with malformed names left out, "
             f"{size} x {size} pixels ({RESAMPLING}), copies of a picture are one cluster"
         ),
         clusters=decoded.clusters,
     )
 
 
+UTKFACE = register_dataset(
+    DatasetInfo(
+        name="utkface",
+        load=load_utkface,
+        description="Faces of people of all ages: who is 30 or older.",
+        source=f"Zhang, Song and Qi (2017), UTKFace, {ADDRESS}",
+        license="non-commercial research only",
+        groups="women and men",
+        label=f"{ADULT} years old or older",
+        pictures=True,
+        needs_folder=True,
+        in_paper=True,
+    )
+)
+
+
 def _find(root: Path) -> PictureFiles:
-    """The pictures in the first place where there are some."""
+    """Return the pictures from the first folder or zip file that has any."""
     if zipfile.is_zipfile(root):
         return _in_zip(root, root)
     if not root.is_dir():
-        raise _wrong(root)
+        raise _not_utkface(root)
     for folder in FOLDERS:
         if (root / folder).is_dir():
             files = files_in_folder(root / folder)
-            if _some(files):
+            if _has_pictures(files):
                 return files
     zips = [p for p in sorted(root.iterdir()) if re.fullmatch(r"utkface.*\.zip", p.name.lower())]
     if len(zips) > 1:
         raise InvalidInputError(
-            f"`root` must have one zip file, got {first_names([p.name for p in zips])}; name one."
+            "root",
+            "contain one zip file",
+            given=first_names([path.name for path in zips]),
+            hint="Give the path of one of them.",
         )
     if not zips:
-        raise _wrong(root)
+        raise _not_utkface(root)
     return _in_zip(zips[0], root)
 
 
 def _in_zip(path: Path, root: Path) -> PictureFiles:
-    folders = {f: files for f, files in files_in_zip(path).items() if _some(files)}
+    folders = {f: files for f, files in files_in_zip(path).items() if _has_pictures(files)}
     if not folders:
-        raise _wrong(root)
+        raise _not_utkface(root)
     return choose_folder(folders, FOLDERS, path)
 
 
-def _some(files: PictureFiles) -> bool:
+def _has_pictures(files: PictureFiles) -> bool:
     return any(NAME.fullmatch(name) for name in files.members)
 
 
-def _wrong(root: Path) -> InvalidInputError:
+def _not_utkface(root: Path) -> InvalidInputError:
     return InvalidInputError(
-        "`root` must be UTKFace: a folder (or a zip file of one) with pictures named like "
-        "25_0_2_20170116174525125.jpg.chip.jpg (age, gender, race, date), also in UTKFace/ or "
-        f"crop_part1/, or a folder with utkface*.zip; got {what_is_at(root)} ({root}). The set is "
-        f"officially had from {ADDRESS}"
+        "root",
+        "be a folder or zip file with UTKFace's pictures, named like "
+        "25_0_2_20170116174525125.jpg.chip.jpg (age, gender, race, date), directly or in UTKFace/ "
+        "or crop_part1/, or a folder with utkface*.zip",
+        given=f"{what_is_at(root)} ({root})",
+        hint=f"Download UTKFace from {ADDRESS}",
     )

@@ -1,8 +1,8 @@
-"""Several processes that train together: torch.distributed behind :class:`World`.
+"""Several processes that train together: torch.distributed behind :class:`ProcessGroup`.
 
-A training opens a process group of its own within the one that the user (or torchrun) has started.
-When it fails in one process, that group is closed there: the others, waiting for a message that
-will never come, get an error at once, and the user's group stays as it was.
+Each training opens its own process group within the one that the user (or torchrun) started. If it
+fails in one process, that process closes the training's group: the others, which wait for a message
+that will never come, fail at once, and the user's group stays usable.
 """
 
 from __future__ import annotations
@@ -22,48 +22,48 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from fairdial._validation import asked_processes
+from fairdial._validation import requested_processes
 from fairdial.errors import DistributedError, InvalidInputError
 from fairdial.nn.batchnorm import JointBatchNorm
-from fairdial.nn.world import ALONE, T, World, part_of
+from fairdial.nn.process_group import SINGLE_PROCESS, ProcessGroup, T, local_slice
 
 TIMEOUT = 600.0  # seconds that a process waits for the others
-AGREE_EVERY = 8  # batches between looks at each other's interrupts
+AGREE_EVERY = 8  # batches between checks for an interrupt in any process
 
 
-class Processes(NamedTuple):
-    """The processes that were started together, as one of them sees them."""
+class ProcessRank(NamedTuple):
+    """Rank of this process among those that were started together."""
 
     rank: int
     size: int
 
     @property
     def is_main(self) -> bool:
-        """Whether this process writes the output of all."""
+        """Whether this process writes the output for all."""
         return self.rank == 0
 
 
-def processes() -> Processes:
-    """Which process this is, of how many; the only one without a process group.
+def process_rank() -> ProcessRank:
+    """Return the rank of this process and the number of processes; (0, 1) without a process group.
 
     Examples
     --------
-    >>> from fairdial.nn.distributed import processes
-    >>> processes()
-    Processes(rank=0, size=1)
+    >>> from fairdial.nn.distributed import process_rank
+    >>> process_rank()
+    ProcessRank(rank=0, size=1)
     """
     if dist.is_available() and dist.is_initialized():
-        return Processes(dist.get_rank(), dist.get_world_size())
-    return Processes(0, 1)
+        return ProcessRank(dist.get_rank(), dist.get_world_size())
+    return ProcessRank(0, 1)
 
 
 @contextmanager
-def process_group(timeout: float = TIMEOUT) -> Iterator[Processes]:
-    """The process group that torchrun's environment asks for, while the block runs.
+def process_group(timeout: float = TIMEOUT) -> Iterator[ProcessRank]:
+    """Open the process group that torchrun's environment describes, while the block runs.
 
-    Does nothing in a process that was started alone, or that has a process group already. Gloo
-    carries what is on the processor, NCCL what is on CUDA, where this process takes the device of
-    its ``LOCAL_RANK``.
+    Does nothing in a process that was started alone or already has a process group. Tensors on the
+    CPU use Gloo and tensors on CUDA use NCCL; on CUDA, this process takes the device of its
+    ``LOCAL_RANK``.
 
     Parameters
     ----------
@@ -73,36 +73,36 @@ def process_group(timeout: float = TIMEOUT) -> Iterator[Processes]:
     Examples
     --------
     >>> from fairdial.nn.distributed import process_group
-    >>> with process_group() as started:  # as many as torchrun has started
+    >>> with process_group() as started:  # as many processes as torchrun started
     ...     started.is_main
     True
     """
     started = dist.is_available() and dist.is_initialized()
-    if started or asked_processes() == 1:
-        yield processes()
+    if started or requested_processes() == 1:
+        yield process_rank()
         return
     _take_device()
     limit = timedelta(seconds=timeout)
     try:
-        _or_tell(lambda: dist.init_process_group(_backend(), timeout=limit), "at the start")
+        _run_collective(lambda: dist.init_process_group(_backend(), timeout=limit), "at the start")
     except ValueError as error:
         raise InvalidInputError(
-            f"`WORLD_SIZE` must come with the rest of torchrun's environment: {error}"
+            "WORLD_SIZE", f"come with the rest of torchrun's environment ({error})"
         ) from error
     try:
-        yield processes()
+        yield process_rank()
     finally:
         dist.destroy_process_group()
 
 
 def _take_device() -> None:
-    """Each process of a machine has a device of its own there."""
+    """Give each process of a machine its own CUDA device, if there are any."""
     if not torch.cuda.is_available():
         return
     local, devices = int(os.environ.get("LOCAL_RANK", "0")), torch.cuda.device_count()
     if local >= devices:
         raise InvalidInputError(
-            f"`--nproc-per-node` must be at most the number of CUDA devices, {devices}, got more."
+            "nproc-per-node", f"be at most the number of CUDA devices, {devices}", given=local + 1
         )
     torch.cuda.set_device(local)
 
@@ -112,57 +112,57 @@ def _backend() -> str:
 
 
 @contextmanager
-def joined() -> Iterator[World]:
-    """The processes of one training: all that there are, or this one alone."""
-    if processes().size == 1:
-        yield ALONE
+def training_processes() -> Iterator[ProcessGroup]:
+    """Join the processes of one training: all that there are, or this one alone."""
+    if process_rank().size == 1:
+        yield SINGLE_PROCESS
         return
-    world = Joint()
+    processes = TorchProcessGroup()
     try:
-        with _held_interrupts(world):
-            yield world
+        with _held_interrupts(processes):
+            yield processes
     finally:
-        world.close()
+        processes.close()
 
 
-class Joint(World):
-    """Processes that train together, in a process group of their own.
+class TorchProcessGroup(ProcessGroup):
+    """Processes that train together, in their own process group.
 
-    Every process must do the same, in the same order: each method but :meth:`mine` and
-    :meth:`share_out` waits for the others.
+    Every process must make the same calls in the same order: all methods except
+    :meth:`local_rows` and :meth:`share_work` wait for the others.
     """
 
     def __init__(self) -> None:
-        self.rank, self.size = processes()
+        self.rank, self.size = process_rank()
         self._place, self.interrupted = "the start", False
-        if dist.get_backend() == "gloo":  # a process that has ended is noticed now, not later
+        if dist.get_backend() == "gloo":  # notice now, not later, if a process has ended
             self._call(lambda: dist.all_reduce(torch.zeros(1)))
         self._group: Any = self._call(lambda: dist.new_group(None, _timeout(), _backend()))
 
     def close(self) -> None:
-        """Leave; whoever still waits for this process gets an error."""
+        """Leave the group; processes that still wait for this one fail."""
         dist.destroy_process_group(self._group)
-        self._group = None  # the last reference: this is what closes the connections
+        self._group = None  # dropping the last reference closes the connections
 
     def _call(self, collective: Callable[[], T]) -> T:
-        return _or_tell(collective, f"process {self.rank} of {self.size} at {self._place}")
+        return _run_collective(collective, f"process {self.rank} of {self.size} at {self._place}")
 
     # ---- one step ------------------------------------------------------------------------------
 
-    def mine(self, joint: Tensor) -> Tensor:
-        """A piece of the last axis."""
-        return joint[..., part_of(joint.shape[-1], self.rank, self.size)]
+    def local_rows(self, joint: Tensor) -> Tensor:
+        """Return this process's slice of the last axis."""
+        return joint[..., local_slice(joint.shape[-1], self.rank, self.size)]
 
-    def gather(self, part: Tensor, n: int) -> Tensor:
-        """Everybody's part in its place: the others' are 0, and added (parts may be uneven)."""
+    def all_gather(self, part: Tensor, n: int) -> Tensor:
+        """Place this part among zeros and sum over the processes, as parts may be uneven."""
         joint = part.new_zeros(*part.shape[:-1], n)
-        self.mine(joint).copy_(part)
+        self.local_rows(joint).copy_(part)
         self._call(lambda: dist.all_reduce(joint, group=self._group))
         return joint
 
     @torch.no_grad()
-    def sum(self, tensors: Sequence[Tensor], grads_of: nn.Module | None = None) -> list[Tensor]:
-        """In one message; a weight that was not used has a gradient of 0."""
+    def all_sum(self, tensors: Sequence[Tensor], grads_of: nn.Module | None = None) -> list[Tensor]:
+        """Sum everything in one message; an unused weight has a gradient of 0."""
         params = [] if grads_of is None else [p for p in grads_of.parameters() if p.requires_grad]
         grads = [torch.zeros_like(p) if p.grad is None else p.grad for p in params]
         every = [*tensors, *grads]
@@ -174,19 +174,20 @@ class Joint(World):
             p.grad = grad
         return summed[: len(tensors)]
 
-    def run(self, module: nn.Module, *inputs: Tensor) -> Any:
-        """A forward, with the moments of the joint batch."""
+    def forward(self, module: nn.Module, *inputs: Tensor) -> Tensor:
+        """Run a module, with the moments of the joint batch."""
         with JointBatchNorm(self):
-            return module(*inputs)
+            output: Tensor = module(*inputs)
+        return output
 
-    def pull(self, output: Tensor, cotangent: Tensor) -> None:
-        """A backward, in which a checkpointed layer's forward has these moments too."""
-        JointBatchNorm(self).pull(output, cotangent)
+    def backward(self, output: Tensor, cotangent: Tensor) -> None:
+        """Backpropagate; the forward of a checkpointed layer sees the joint moments too."""
+        JointBatchNorm(self).backward(output, cotangent)
 
     # ---- a training ----------------------------------------------------------------------------
 
-    def begin(self, epoch: int, batch: int) -> None:
-        """Note where this process is; from time to time ask whether one was interrupted."""
+    def start_batch(self, epoch: int, batch: int) -> None:
+        """Note where this process is; every few batches, check whether one was interrupted."""
         self._place = f"epoch {epoch}, batch {batch + 1}"
         if batch % AGREE_EVERY == 0:
             asked = torch.tensor([float(self.interrupted)])
@@ -196,28 +197,28 @@ class Joint(World):
                 raise AgreedInterrupt
 
     def interrupt(self) -> None:
-        """Stop with the others, at the next batch at which all look; at once if asked again."""
+        """Stop with the others at the next check; a second interrupt stops at once."""
         if self.interrupted:
             raise KeyboardInterrupt
         self.interrupted = True
 
-    def allows(self, stop: KeyboardInterrupt) -> bool:
-        """Whether the others were interrupted too."""
+    def agreed_on(self, stop: KeyboardInterrupt) -> bool:
+        """Return whether the others were interrupted too."""
         return isinstance(stop, AgreedInterrupt)
 
-    def share_out(self, work: Iterable[T]) -> Iterable[T]:
-        """Every so many-th piece."""
+    def share_work(self, work: Iterable[T]) -> Iterable[T]:
+        """Return every ``size``-th piece."""
         return islice(work, self.rank, None, self.size)
 
-    def lead(self, action: Callable[[], T]) -> T:
-        """The main process acts; the others wait for what comes of it."""
+    def on_main(self, action: Callable[[], T]) -> T:
+        """Run the action in the main process; the others wait for its result."""
         if not self.is_main:
-            given, error = self._from_main(None)
+            result, error = self._from_main(None)
             if error is None:
-                return given  # type: ignore[no-any-return]
+                return result  # type: ignore[no-any-return]
             if error == KeyboardInterrupt.__name__:
                 raise AgreedInterrupt
-            raise DistributedError(f"process 0, which leads, failed: {error}")
+            raise DistributedError(f"the main process (0) failed: {error}")
         try:
             value = action()
         except KeyboardInterrupt as stop:
@@ -230,19 +231,19 @@ class Joint(World):
         return value
 
     def _from_main(self, message: Any) -> Any:
-        held = [message]
-        self._call(lambda: dist.broadcast_object_list(held, 0, group=self._group))
-        return held[0]
+        messages = [message]
+        self._call(lambda: dist.broadcast_object_list(messages, 0, group=self._group))
+        return messages[0]
 
-    def collect(self, thing: Any) -> list[Any]:
-        """One thing of every process, by rank."""
-        things: list[Any] = [None] * self.size
-        self._call(lambda: dist.all_gather_object(things, thing, group=self._group))
-        return things
+    def gather_objects(self, item: T) -> list[T]:
+        """Return every process's item, by rank."""
+        items = [item] * self.size
+        self._call(lambda: dist.all_gather_object(items, item, group=self._group))
+        return items
 
     @torch.no_grad()
-    def spread(self, tensors: Iterable[Tensor]) -> None:
-        """As bytes in one message, whatever their kinds."""
+    def broadcast(self, tensors: Iterable[Tensor]) -> None:
+        """Send all tensors in one message, as bytes, whatever their dtypes."""
         every = list(tensors)
         pieces = [t.detach().reshape(-1).contiguous().view(torch.uint8) for t in every]
         flat = torch.cat(pieces)
@@ -252,28 +253,28 @@ class Joint(World):
 
 
 class AgreedInterrupt(KeyboardInterrupt):
-    """An interrupt that every process has at the same batch."""
+    """An interrupt that all processes raise at the same batch."""
 
 
-def _or_tell(collective: Callable[[], T], where: str) -> T:
-    """What a collective gives, or an error that says what has happened.
+def _run_collective(collective: Callable[[], T], where: str) -> T:
+    """Run a collective operation; raise an error that says what happened if it fails.
 
-    The original error is not kept: its frames would hold the group, whose connections must close so
-    that others notice too.
+    The original error is dropped: its frames would keep the group alive, and its connections must
+    close so that the other processes notice.
     """
     try:
         return collective()
     except RuntimeError as error:
-        told = re.split(r"\.\s|\n", re.sub(r"^\[[^]]*\]\s*", "", str(error)))[0]
+        reason = re.split(r"\.\s|\n", re.sub(r"^\[[^]]*\]\s*", "", str(error)))[0]
     raise DistributedError(
-        f"{where}: lost the other processes. One has ended, is stuck or never came (`fit` must be "
-        "called in every process): see what it said last, and start all of them again; with "
-        f"`checkpoint` they go on after the last whole epoch. ({told})"
+        f"{where}: lost the other processes. One of them ended, is stuck or never started (`fit` "
+        "must be called in every process). See its last output and restart all of them; with "
+        f"`checkpoint` they resume after the last complete epoch. ({reason})"
     )
 
 
 def _timeout() -> timedelta:
-    """How long the user's own process group waits."""
+    """Return how long the user's own process group waits."""
     group: Any = dist.distributed_c10d._get_default_group()
     for device in ("cpu", "cuda"):
         try:
@@ -285,20 +286,20 @@ def _timeout() -> timedelta:
 
 
 @contextmanager
-def _held_interrupts(world: Joint) -> Iterator[None]:
-    """Ctrl-C is held until all processes can stop together; the second one is not."""
-    ours = threading.current_thread() is threading.main_thread()
-    if not ours or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
+def _held_interrupts(processes: TorchProcessGroup) -> Iterator[None]:
+    """Hold the first Ctrl-C until all processes can stop together, but not a second one."""
+    main_thread = threading.current_thread() is threading.main_thread()
+    if not main_thread or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
         yield
         return
 
     def hold(_: int, __: FrameType | None) -> None:
-        world.interrupt()
+        processes.interrupt()
 
     signal.signal(signal.SIGINT, hold)
     try:
         yield
     finally:
         signal.signal(signal.SIGINT, signal.default_int_handler)
-    if world.interrupted:  # after the last batch: as it would be without us
+    if processes.interrupted:  # after the last batch: raise it as usual
         raise KeyboardInterrupt

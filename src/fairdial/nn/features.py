@@ -1,60 +1,54 @@
-"""Pictures to features by a frozen ResNet-18, computed once and kept."""
+"""Features of pictures from a frozen ResNet-18, computed once and cached."""
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
-from collections.abc import Callable, Iterator
-from pathlib import Path
-from typing import IO, Any, Self
+from collections.abc import Callable
+from typing import Any, Self
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from safetensors import torch as safetensors
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
 
 from fairdial._validation import check_count
-from fairdial.datasets.picture_cache import cache_folder, open_folder, write_whole
 from fairdial.datasets.pictures import Pictures
-from fairdial.errors import FairdialWarning, InvalidInputError, warn
-from fairdial.nn.fitting import find_device
+from fairdial.errors import InvalidInputError
+from fairdial.nn.data import PictureInputs, find_device
+from fairdial.nn.feature_cache import Features, cached
 from fairdial.nn.resnet import ResNet18
-from fairdial.nn.rows import PictureRows
 from fairdial.progress import Bar, Silent
 
-Features = NDArray[np.float32]
-
-AT_ONCE = 256  # pictures
-DRAWN_BY = 0  # seed of the training pictures that are looked at
-LEAST_SPREAD = 1e-6  # a feature that varies less is constant
-DIGITS = 32  # of a digest in a file's name
-LEAST_KEPT = 1000  # pictures: features of fewer are computed anew
+BATCH = 256  # pictures
+SEED = 0  # for random weights, and for drawing the pictures that statistics come from
+MIN_STD = 1e-6  # features with a smaller one count as constant
+DIGITS = 32  # of a digest in a file name
+MIN_CACHED = 1000  # pictures; features of fewer aren't cached
 
 
 class ResNetEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     """Features of a pretrained ResNet-18 that isn't trained further.
 
-    Fitting adapts the statistics of its batch normalisation to the training pictures, without
-    looking at labels, and scales the features to mean 0 and variance 1 there. Features are kept in
-    the cache folder: all methods on one split of the pictures compute them once.
+    Fitting adapts its batch normalization statistics to the training pictures, without labels, and
+    scales the features to mean 0 and variance 1 there. Features are cached on disk, so all methods
+    on one split of the pictures compute them once.
 
     Parameters
     ----------
     weights : path, optional
-        A local file with torchvision's names of weights, ``.pth`` or ``.safetensors``. None: random
+        A local file with torchvision's weight names, ``.pth`` or ``.safetensors``. None: random
         weights, with a warning.
     stages : tuple of int
-        Which stages' averages make the features; both of the last two (768 features) are worth
-        more than the last alone on small pictures.
+        The stages whose averages are the features; on small pictures, the last two (768 features)
+        are better than the last only.
     adapt : int
-        How many training pictures, drawn at random, the statistics come from; 0 keeps those of
-        the weights' file.
+        Number of training pictures, drawn at random, that the statistics come from; 0 keeps those
+        of the file.
     cache : path, False or None
-        Folder in which features are kept, those of a thousand pictures or more; None is the cache
-        folder of the pictures; False keeps nothing.
+        Folder for the features of a thousand pictures or more; None is the cache folder of the
+        pictures; False caches nothing.
     device : str
         "auto", "cpu", "cuda", ...
     verbose : bool
@@ -91,7 +85,7 @@ class ResNetEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
 
     @property
     def n_features_out_(self) -> int:
-        """How many features a picture has."""
+        """Number of features of a picture."""
         check_is_fitted(self, "net_")
         return int(self.net_.n_features)
 
@@ -100,12 +94,12 @@ class ResNetEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         pictures = _checked(X)
         check_count(self.adapt, "adapt", least=0)
         with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(DRAWN_BY)  # of random weights
+            torch.manual_seed(SEED)
             net = ResNet18(self.weights, self.stages)
         net = net.to(find_device(self.device)).eval()
         size = min(self.adapt or len(pictures), len(pictures))
-        drawn = np.random.default_rng(DRAWN_BY).permutation(len(pictures))[:size]
-        sample = pictures[drawn]  # in that order: a batch must be like the rest
+        drawn = np.random.default_rng(SEED).permutation(len(pictures))[:size]
+        sample = pictures[drawn]  # in random order, so that batches are alike
         start = _digest(net, sample.places_key(), repr(sample.mean + sample.std), str(self.adapt))
 
         def adapted() -> Features:
@@ -113,18 +107,18 @@ class ResNetEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
                 adapt_statistics(net, sample)
             features = self._features(net, sample, "features of the sample")
             spread = features.std(axis=0)
-            scale = np.where(spread > LEAST_SPREAD, spread, 1.0)
+            scale = np.where(spread > MIN_STD, spread, 1.0)
             return np.concatenate((_statistics(net), features.mean(axis=0), scale))
 
         n = net.n_features
-        found = self._kept(f"adapted-{start}", (_statistics(net).size + 2 * n,), adapted)
+        found = self._cached(f"adapted-{start}", (_statistics(net).size + 2 * n,), adapted)
         _put_statistics(net, found[: -2 * n])
         self.net_, self.mean_, self.std_ = net, found[-2 * n : -n].copy(), found[-n:].copy()
         self.key_ = _digest(net, self.mean_.tobytes().hex(), self.std_.tobytes().hex())
         return self
 
     def transform(self, X: Pictures) -> Features:
-        """(n, ``n_features_out_``) features."""
+        """Return the features, (n, ``n_features_out_``)."""
         check_is_fitted(self, "net_")
         pictures = _checked(X)
 
@@ -132,14 +126,14 @@ class ResNetEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             features = self._features(self.net_, pictures, "features")
             return np.asarray((features - self.mean_) / self.std_, np.float32)
 
-        if len(pictures) < LEAST_KEPT:
+        if len(pictures) < MIN_CACHED:
             return scaled()
-        told = repr(pictures.mean + pictures.std) + pictures.places_key()
-        name = hashlib.sha256((self.key_ + told).encode()).hexdigest()[:DIGITS]
-        return self._kept(f"features-{name}", (len(pictures), self.n_features_out_), scaled)
+        source = repr(pictures.mean + pictures.std) + pictures.places_key()
+        name = hashlib.sha256((self.key_ + source).encode()).hexdigest()[:DIGITS]
+        return self._cached(f"features-{name}", (len(pictures), self.n_features_out_), scaled)
 
     def to_bytes(self) -> bytes:
-        """What was learned, as safetensors; :meth:`put_bytes` gives it back to the last bit."""
+        """Return what was learned as safetensors, for :meth:`put_bytes`."""
         check_is_fitted(self, "net_")
         scaling = {"mean": torch.from_numpy(self.mean_), "std": torch.from_numpy(self.std_)}
         weights = {
@@ -148,7 +142,7 @@ class ResNetEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         return safetensors.save(weights | {f"scaling.{k}": v for k, v in scaling.items()})
 
     def put_bytes(self, body: bytes) -> Self:
-        """Be as fitted as the encoder that :meth:`to_bytes` was called on."""
+        """Restore what was learned from :meth:`to_bytes`, to the last bit."""
         found = dict(safetensors.load(body))
         mean, std = (found.pop(f"scaling.{name}").numpy() for name in ("mean", "std"))
         net = ResNet18({}, self.stages)
@@ -161,37 +155,33 @@ class ResNetEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         self.key_ = _digest(self.net_, mean.tobytes().hex(), std.tobytes().hex())
         return self
 
-    def _features(self, net: ResNet18, pictures: Pictures, told: str) -> Features:
-        batches = -(-len(pictures) // AT_ONCE)
-        with Bar(told, batches, ()) if self.verbose else Silent() as shown:
+    def _features(self, net: ResNet18, pictures: Pictures, title: str) -> Features:
+        batches = -(-len(pictures) // BATCH)
+        with Bar(title, batches, ()) if self.verbose else Silent() as shown:
             return run_net(net, pictures, shown.advance)
 
-    def _kept(self, name: str, shape: tuple[int, ...], compute: Callable[[], Features]) -> Features:
-        """An array from the cache; computed and put there if it isn't there, or not whole."""
+    def _cached(
+        self, key: str, shape: tuple[int, ...], compute: Callable[[], Features]
+    ) -> Features:
         if self.cache is False:
             return compute()
-        folder = open_folder(cache_folder(self.cache) / "resnet")
-        path = folder / f"{name}.npy"
-        with _locked(folder / f"{name}.lock"):
-            found = _read(path, shape)
-            if found is None:
-                found = compute()
-                _write(path, found)
-        return found
+        return cached(self.cache, key, shape, compute, subfolder="resnet")
 
 
 @torch.no_grad()
 def run_net(
     net: ResNet18, pictures: Pictures, advance: Callable[[dict[str, Any]], None] | None = None
 ) -> Features:
-    """(n, f) features of pictures, evaluating; the same whatever else is in the batch."""
-    rows = PictureRows(pictures, next(net.parameters()).device)
+    """Return the features (n, f) of pictures in evaluation mode, independent of the batch."""
+    rows = PictureInputs(pictures, next(net.parameters()).device)
     features = np.empty((len(pictures), net.n_features), np.float32)
     net.eval()
-    for start in range(0, len(pictures), AT_ONCE):
-        places = torch.arange(start, min(start + AT_ONCE, len(pictures)))
-        both = places.repeat(2) if len(places) == 1 else places  # one alone is rounded otherwise
-        features[start : start + AT_ONCE] = net(rows.take(both))[: len(places)].cpu().numpy()
+    for start in range(0, len(pictures), BATCH):
+        places = torch.arange(start, min(start + BATCH, len(pictures)))
+        both = (
+            places.repeat(2) if len(places) == 1 else places
+        )  # a single one is rounded differently
+        features[start : start + BATCH] = net(rows.take(both))[: len(places)].cpu().numpy()
         if advance is not None:
             advance({})
     return features
@@ -199,16 +189,16 @@ def run_net(
 
 @torch.no_grad()
 def adapt_statistics(net: nn.Module, pictures: Pictures) -> None:
-    """Take the statistics of batch normalisation from pictures, in an order by chance.
+    """Set batch normalization statistics from pictures in random order.
 
-    They are those of all values that reach a layer, while the layers before it normalise each batch
-    by itself.
+    They describe all values that reach a layer while the layers before it normalize each batch on
+    its own.
     """
-    rows = PictureRows(pictures, next(net.parameters()).device)
+    rows = PictureInputs(pictures, next(net.parameters()).device)
     pools = [_Pool(m) for m in net.modules() if isinstance(m, nn.BatchNorm2d)]
     net.train()
-    for start in range(0, len(pictures), AT_ONCE):
-        places = torch.arange(start, min(start + AT_ONCE, len(pictures)))
+    for start in range(0, len(pictures), BATCH):
+        places = torch.arange(start, min(start + BATCH, len(pictures)))
         if len(places) > 1 or len(pictures) == 1:
             net(rows.take(places))
     net.eval()
@@ -217,7 +207,7 @@ def adapt_statistics(net: nn.Module, pictures: Pictures) -> None:
 
 
 class _Pool:
-    """Mean and variance of everything that a layer of batch normalisation is given."""
+    """Mean and variance of everything that reaches a batch normalization layer."""
 
     def __init__(self, norm: nn.BatchNorm2d) -> None:
         self.norm, self.n = norm, 0
@@ -234,7 +224,7 @@ class _Pool:
         self.n = total
 
     def close(self) -> None:
-        """Stop looking, and give the layer what was seen."""
+        """Stop watching, and set the layer's statistics."""
         self._hook.remove()
         self.norm.running_mean.copy_(self.mean)  # type: ignore[union-attr]
         self.norm.running_var.copy_(self.squares / max(self.n - 1, 1))  # type: ignore[union-attr]
@@ -242,9 +232,9 @@ class _Pool:
 
 def _checked(X: Any) -> Pictures:
     if not isinstance(X, Pictures):
-        raise InvalidInputError(f"`X` must be Pictures, got {type(X).__name__}.")
+        raise InvalidInputError("X", "be Pictures", given=type(X).__name__)
     if len(X) == 0:
-        raise InvalidInputError("`X` must hold at least one picture, got 0.")
+        raise InvalidInputError("X", "hold at least one picture", given=0)
     return X
 
 
@@ -264,49 +254,10 @@ def _put_statistics(net: nn.Module, values: Features) -> None:
         start += len(buffer)
 
 
-def _digest(net: ResNet18, *told: str) -> str:
-    """Names a net, by its weights and what is told besides."""
-    digest = hashlib.sha256(repr((net.stages, told)).encode())
+def _digest(net: ResNet18, *others: str) -> str:
+    """Return a digest of a net's weights and other texts."""
+    digest = hashlib.sha256(repr((net.stages, others)).encode())
     for name, tensor in net.state_dict().items():
         if not name.endswith("num_batches_tracked"):
             digest.update(tensor.cpu().numpy().tobytes())
     return digest.hexdigest()[:DIGITS]
-
-
-def _read(path: Path, shape: tuple[int, ...]) -> Features | None:
-    """A kept array; None where there is none, or not a whole one."""
-    try:
-        found: Features = np.load(path, mmap_mode="r", allow_pickle=False)
-    except (OSError, ValueError, EOFError):
-        return None
-    return found if found.shape == shape and found.dtype == np.float32 else None
-
-
-def _write(path: Path, values: Features) -> None:
-    def fill(stream: IO[bytes]) -> str:
-        np.save(stream, np.asarray(values, np.float32), allow_pickle=False)
-        return path.name
-
-    try:
-        write_whole(path.parent, fill)
-    except OSError as error:  # a full disk must not cost what took long to compute
-        warn(f"features could not be kept in `cache`: {error}", FairdialWarning)
-
-
-@contextlib.contextmanager
-def _locked(path: Path) -> Iterator[None]:
-    """One process at a time computes what others wait for.
-
-    The file goes with the lock: who comes between finds what was computed, or computes it too.
-    """
-    try:
-        import fcntl
-    except ImportError:  # not to be had on Windows: then the same is computed twice
-        yield
-        return
-    with path.open("w") as handle:
-        fcntl.flock(handle, fcntl.LOCK_EX)
-        try:
-            yield
-        finally:
-            path.unlink(missing_ok=True)

@@ -1,8 +1,8 @@
 """The fairest setting t(Z) and its gradient.
 
-``phi(Z, t)`` is the disparity of two groups with indicators replaced by sigmoids. It falls strictly
-in ``t``, so ``phi(Z, t) = 0`` has one root, found here in float64 by Newton steps within a bracket;
-its gradient is that of the implicit function theorem.
+``phi(Z, t)`` is the disparity of two groups with indicators replaced by sigmoids. It decreases
+strictly in ``t``, so ``phi(Z, t) = 0`` has one root, found here in float64 by Newton steps within a
+bracket. Its gradient follows from the implicit function theorem.
 """
 
 from __future__ import annotations
@@ -12,34 +12,33 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from fairdial.criteria import Rate
+from fairdial._arrays import Floats
+from fairdial.core.criteria import Rate
 from fairdial.nn.losses import SHARPNESS
 
-Floats = NDArray[np.float64]
-
 CLAMP = 1e-4  # distance that t keeps from the ends of its domain
-STEEPEST = -1e-4  # the slope of phi is never taken flatter: it underflows where logits saturate
+FLATTEST = -1e-4  # limit of phi's slope, which underflows where logits saturate
 TINY = 1e-300
-HELD = 1e-12  # nearer to the clamp than this is at it
-FREE_STEPS, ITERATIONS = 6, 80
+AT_CLAMP = 1e-12  # a t this close to the clamp is at it
+NEWTON_STEPS, ITERATIONS = 6, 80
 SIGNS = np.array([-1.0, 1.0])  # 2a - 1
 ACCURATE = 1e-13
 
 
 class Fairest(NamedTuple):
-    """The fairest setting of each net, its thresholds and its gradient."""
+    """The fairest setting of each net, with its thresholds and gradient."""
 
     t: Floats  # (M,)
     thresholds: Floats  # (M, 2)
     threshold_slopes: Floats  # (M, 2): d threshold / dt
-    gradient: Floats  # (M, 2, n): dt / dZ; zero where the clamp holds t
+    gradient: Floats  # (M, 2, n): dt / dZ; zero where t is clamped
 
 
 def setting_domain(rate: Rate, shares: Floats) -> tuple[float, float]:
-    """The open interval of t on which both groups' thresholds are finite.
+    """Return the open interval of t on which both groups' thresholds are finite.
 
-    Towards either of its ends a threshold goes to plus or minus infinity, and so parts the groups'
-    rows: assum:separation.
+    Toward either end a threshold goes to plus or minus infinity and so separates the groups' rows:
+    assum:separation.
     """
     (low, high), (p0, p1) = rate.domain, shares.tolist()
     return max(p1 * low, -p0 * high), min(p1 * high, -p0 * low)
@@ -48,8 +47,8 @@ def setting_domain(rate: Rate, shares: Floats) -> tuple[float, float]:
 class _Phi:
     """Phi and its slope in t for fixed logits (eq:phi), net by net.
 
-    The sigmoid is ``psi(u) = (1 + tanh(k u / 2)) / 2``, which rises strictly (assum:psi), so rates
-    need the mean of the tanh and slopes that of its square.
+    The sigmoid is ``psi(u) = (1 + tanh(k u / 2)) / 2``, which increases strictly (assum:psi): rates
+    need the mean of the tanh, and slopes that of its square.
     """
 
     def __init__(
@@ -64,12 +63,12 @@ class _Phi:
         self.logits, self.rate, self.counts, self.half_k = logits, rate, counts, k / 2.0
         self.sign_over_share = SIGNS / shares
         self.allowed: Floats = np.zeros(len(logits))
-        if gap:  # what may be left, on the side where the disparity is at t = 0
-            free = self.at(np.zeros(len(logits)))[0]
-            self.allowed = np.clip(free, -gap, gap)
+        if gap:  # allowed disparity, with the sign that it has at t = 0
+            unconstrained = self.at(np.zeros(len(logits)))[0]
+            self.allowed = np.clip(unconstrained, -gap, gap)
 
     def at(self, t: Floats) -> tuple[Floats, Floats]:
-        """Phi (M,) and dphi/dt (M,), which is negative."""
+        """Return phi (M,) and dphi/dt (M,), which is negative."""
         u = t[:, None] * self.sign_over_share  # (M, 2)
         self.thresholds: Floats = self.rate.link(u)
         self.slopes = self.rate.slope(u) * self.sign_over_share
@@ -82,24 +81,24 @@ class _Phi:
         else:
             rates = np.einsum("mgn,gn->mg", tanh, self.counts)
             squares = np.einsum("mgn,mgn,gn->mg", tanh, tanh, self.counts)
-        pull = (1.0 - squares) * self.slopes
+        slopes = (1.0 - squares) * self.slopes
         phi = (rates[:, 1] - rates[:, 0]) / 2.0 - self.allowed
-        return phi, (pull[:, 0] - pull[:, 1]) * (self.half_k / 2.0)
+        return phi, (slopes[:, 0] - slopes[:, 1]) * (self.half_k / 2.0)
 
     def gradient(self, by_t: Floats) -> Floats:
-        """(M, 2, n) dt/dZ at the last t: thm:ift_t, eq:nabla_t."""
+        """Return dt/dZ (M, 2, n) at the last t: thm:ift_t, eq:nabla_t."""
         share = 1.0 / self.tanh.shape[-1] if self.counts is None else self.counts
         scale = SIGNS[:, None] * (self.half_k / 2.0) * share
         slope: Floats = 1.0 - self.tanh * self.tanh
-        slope *= scale / -np.minimum(by_t, STEEPEST)[:, None, None]
+        slope *= scale / -np.minimum(by_t, FLATTEST)[:, None, None]
         return slope
 
 
 def hard_root(logits: Floats, rate: Rate, shares: Floats, counts: Floats | None) -> Floats:
-    """(M,) the t of least size at which the disparity of hard decisions crosses 0.
+    """Return the t (M,) nearest 0 at which the disparity of hard decisions crosses 0.
 
-    A row changes its decision at ``t = sign * p_a * inverse(z)``; the disparity is 1 minus the sum
-    of the two groups' distribution functions of these values.
+    A row's decision changes at ``t = sign * p_a * inverse(z)``; the disparity is 1 minus the sum of
+    the two groups' distribution functions of these values.
     """
     with np.errstate(over="ignore"):
         turns = SIGNS[:, None] * shares[:, None] * rate.inverse(logits)
@@ -120,7 +119,7 @@ def find_fairest(
     logits: Floats,
     rate: Rate,
     shares: Floats,
-    counted: NDArray[Any] | None = None,
+    eligible: NDArray[Any] | None = None,
     *,
     sharpness: float = SHARPNESS,
     start: Floats | None = None,
@@ -129,23 +128,23 @@ def find_fairest(
     accuracy: float = ACCURATE,
     gap: float = 0.0,
 ) -> Fairest:
-    """Root of phi for each net: the t(Z) of thm:ift_t.
+    """Return the root of phi for each net: the t(Z) of thm:ift_t.
 
-    There is one, and only one (lem:t), because the three links meet what the lemma assumes
-    (cor:applicability_4.2): they are continuous (assum:continuity) and increasing, so that group
-    1's threshold rises with t and group 0's falls (assum:monotonicity); :func:`setting_domain` and
-    the sigmoid see to the rest.
+    The root exists and is unique (lem:t), because the three links satisfy the lemma's assumptions
+    (cor:applicability_4.2): they are continuous (assum:continuity) and increasing, so group 1's
+    threshold rises with t and group 0's falls (assum:monotonicity); :func:`setting_domain` and the
+    sigmoid satisfy the others.
 
     Parameters
     ----------
     logits : (M, 2, n) float64
-        Logits of M nets on as many rows of either group.
+        Logits of M nets on n rows of each group.
     rate : Rate
-        Whose link gives the thresholds.
+        Its link gives the thresholds.
     shares : (2,) float64
-        P(group, counted).
-    counted : (2, n), optional
-        Which rows count; all by default.
+        P(group, eligible).
+    eligible : (2, n), optional
+        Which rows are eligible; all by default.
     sharpness : float
         k of the sigmoids.
     start : (M,) float64, optional
@@ -153,31 +152,31 @@ def find_fairest(
     clamp : float
         Distance kept from the ends of the domain; a root beyond has no gradient.
     hard : bool
-        Take the root of the hard disparity (the authors' released rule); the gradient is still
-        phi's, at that t.
+        Use the root of the hard disparity, as in the authors' code; the gradient is still that of
+        phi at this t.
     accuracy : float
-        Of phi at the root.
+        Accuracy of phi at the root.
     gap : float
-        Size of phi that is allowed: the least t that brings it down to this, 0 where it is within.
-        Such a 0 has no gradient.
+        Allowed size of phi: find the smallest t that reduces it to this; t is 0, without a
+        gradient, if phi is within it already.
 
     Examples
     --------
     >>> import numpy as np
-    >>> from fairdial.criteria import SELECTION
+    >>> from fairdial.core.criteria import SELECTION
     >>> from fairdial.nn.implicit import find_fairest
-    >>> z = np.array([[[0.0], [0.9]]])  # one row a group: t = p tanh(0.9 / 4)
+    >>> z = np.array([[[0.0], [0.9]]])  # one row per group: t = p tanh(0.9 / 4)
     >>> found = find_fairest(z, SELECTION, np.array([0.5, 0.5]))
     >>> round(float(found.t[0]), 9)
     0.110639234
     """
     logits = np.asarray(logits, np.float64)
     counts = None
-    if counted is not None:
-        rows = np.asarray(counted, np.float64)
+    if eligible is not None:
+        rows = np.asarray(eligible, np.float64)
         counts = rows / rows.sum(axis=-1, keepdims=True)
     low, high = setting_domain(rate, shares)
-    clamp = min(clamp, (high - low) / 10.0)  # a rare group's domain is narrow
+    clamp = min(clamp, (high - low) / 10.0)  # the domain of a rare group is narrow
     low, high = low + clamp, high - clamp
     phi = _Phi(logits, rate, shares, counts, sharpness, gap)
     if hard:
@@ -185,22 +184,22 @@ def find_fairest(
         by_t = phi.at(t)[1]
     else:
         t, by_t = _solve(phi, low, high, start, accuracy)
-        if start is not None and by_t.max() > STEEPEST:  # flat: t must not be the last batch's
+        if start is not None and by_t.max() > FLATTEST:  # flat: t must not depend on the last batch
             t, by_t = _solve(phi, low, high, None, accuracy)
     gradient = phi.gradient(by_t)
     gradient[np.abs(phi.allowed) < gap] = 0.0
-    if not (t.min() - low > HELD and high - t.max() > HELD):  # the clamp holds some t
-        gradient[(t - low < HELD) | (high - t < HELD)] = 0.0
+    if not (t.min() - low > AT_CLAMP and high - t.max() > AT_CLAMP):  # some t is clamped
+        gradient[(t - low < AT_CLAMP) | (high - t < AT_CLAMP)] = 0.0
     return Fairest(t, phi.thresholds, phi.slopes, gradient)
 
 
 def _solve(
     phi: _Phi, low: float, high: float, start: Floats | None, accuracy: float
 ) -> tuple[Floats, Floats]:
-    """Root and slope: a few free Newton steps, which mostly do; else with a bracket."""
+    """Return root and slope, by a few Newton steps; if these fail, within a bracket."""
     n_nets = len(phi.logits)
     t = np.zeros(n_nets) if start is None else np.minimum(np.maximum(start, low), high)
-    for _ in range(FREE_STEPS):
+    for _ in range(NEWTON_STEPS):
         value, by_t = phi.at(t)
         if np.abs(value).max() < accuracy:
             return t, by_t

@@ -1,7 +1,7 @@
-"""Losses at the level of logits, with their derivatives in closed form.
+"""Losses as functions of the logits, with their derivatives in closed form.
 
-Autograd is not needed here: the first and second derivative of the focal loss and those of the
-boundary distance are short formulas that stay finite where autograd gives NaN.
+The derivatives of the focal loss and of the boundary distance are short formulas, which stay finite
+where autograd gives NaN.
 """
 
 from __future__ import annotations
@@ -10,17 +10,16 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.functional import softplus
 
-Floats = NDArray[np.float64]
+from fairdial._arrays import Floats
 
-SHARPNESS = 10.0  # k of the sigmoids that stand for indicators
+SHARPNESS = 10.0  # k of the sigmoids that replace indicators
 
 
 class Loss(NamedTuple):
-    """Value, first and second derivative by the logit, row by row."""
+    """Value, first and second derivative in the logit, row by row."""
 
     value: Tensor
     first: Tensor
@@ -28,18 +27,18 @@ class Loss(NamedTuple):
 
 
 def focal(logits: Tensor, y: Tensor, gamma: float = 0.0, *, value: bool = True) -> Loss:
-    """Focal loss in logit space; ``gamma=0`` is cross-entropy.
+    """Return the focal loss and its derivatives; ``gamma=0`` is cross-entropy.
 
     Parameters
     ----------
     logits : Tensor
         Any shape.
     y : Tensor
-        Labels 0 and 1, of a shape that broadcasts.
+        Labels 0 and 1, of a shape that broadcasts to the logits'.
     gamma : float
         Focusing exponent.
     value : bool
-        Whether the value itself is wanted; else it may be anything.
+        Whether the value is needed; if not, it may be anything.
 
     Examples
     --------
@@ -63,7 +62,7 @@ def focal(logits: Tensor, y: Tensor, gamma: float = 0.0, *, value: bool = True) 
 
 
 class Distance(NamedTuple):
-    """Smooth distance to the fairest threshold, with its derivatives, row by row."""
+    """Smooth distance to the fairest threshold and its derivatives, row by row."""
 
     value: Floats
     by_logit: Floats
@@ -71,13 +70,13 @@ class Distance(NamedTuple):
 
 
 def boundary_distance(logits: Floats, threshold: Floats, sharpness: float = SHARPNESS) -> Distance:
-    """Distance of logits between 0 and the fairest threshold to that threshold (eq:dist), smooth.
+    """Return the smooth distance of logits between 0 and the fairest threshold to it (eq:dist).
 
     Only the end at 0 is smoothed, by a sigmoid; beyond the threshold the distance is exactly 0, and
-    it is 0 everywhere where the threshold is 0. In NumPy: it is computed where the threshold is.
+    it is 0 everywhere if the threshold is 0. In NumPy, like the threshold.
     """
     side = np.sign(threshold)
-    weight = 0.5 + 0.5 * np.tanh((side * sharpness / 2.0) * logits)  # a sigmoid
+    weight = 0.5 + 0.5 * np.tanh((side * sharpness / 2.0) * logits)  # sigmoid
     reach = np.maximum(side * (threshold - logits), 0.0)
     inside = side * weight * (reach > 0)
     value = weight * reach

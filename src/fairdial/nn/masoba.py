@@ -1,7 +1,7 @@
-"""MA-SOBA for GFB: three directions from one forward and one backward, and what is done with them.
+"""MA-SOBA for GFB: three directions from one forward and one backward pass.
 
 With the trunk's weights ``theta_g``, the head's ``theta_z`` and the auxiliary variable ``w``
-(``grad_g`` and ``grad_z``: by these weights; ``H`` the head's Hessian of L_pred):
+(``grad_g`` and ``grad_z``: gradients in these weights; ``H``: the head's Hessian of L_pred):
 
 - inner: ``D_z = grad_z L_pred``;
 - auxiliary: ``D_w = H w - grad_z L_gen``;
@@ -9,9 +9,9 @@ With the trunk's weights ``theta_g``, the head's ``theta_z`` and the auxiliary v
 
 At the logits, ``u`` and ``c`` are the first and second derivative of L_pred and ``v`` the first of
 L_gen, all in closed form. With the tangent ``zd`` of the logits along ``w``, the scalar
-``S = <v - c zd, z> - <u, zd>`` (with ``u``, ``v`` and ``c zd`` held fixed) has all three:
-``dS/dtheta_g = D_g``, ``dS/dtheta_z = -D_w``, ``dS/dw = -D_z``. The trunk sees a
-first-order backward only; the second-order terms live in the head.
+``S = <v - c zd, z> - <u, zd>`` (with ``u``, ``v`` and ``c zd`` held fixed) gives all three:
+``dS/dtheta_g = D_g``, ``dS/dtheta_z = -D_w``, ``dS/dw = -D_z``. The trunk needs a first-order
+backward pass only; the second-order terms are confined to the head.
 """
 
 from __future__ import annotations
@@ -25,40 +25,45 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from fairdial.criteria import Rate
-from fairdial.nn.implicit import CLAMP, Floats, find_fairest
+from fairdial._arrays import Floats
+from fairdial.core.criteria import Rate
+from fairdial.nn.implicit import CLAMP, find_fairest
 from fairdial.nn.losses import SHARPNESS, boundary_distance, focal
 from fairdial.nn.nets import DialNet, Head, Tangent
-from fairdial.nn.world import ALONE, World
+from fairdial.nn.process_group import SINGLE_PROCESS, ProcessGroup
 
 
 class Cotangents(NamedTuple):
-    """Derivatives of both objectives by the logits, (M, G, B)."""
+    """Derivatives of both objectives in the logits, (M, G, B)."""
 
     u: Tensor  # L_pred, first
     c: Tensor  # L_pred, second
     v: Tensor  # L_gen, first
-    v_distance: Tensor  # the part of v that is (1 - weight) L_dist
+    v_distance: Tensor  # the part of v due to (1 - weight) L_dist
 
 
 @dataclass
 class Objective:
-    """The two objectives of GFB at the level of logits, as means over the groups.
+    """The two objectives of GFB as functions of the logits, means over the groups.
 
     Parameters
     ----------
     rate : Rate
-        Of the criterion.
+        Rate of the criterion.
     shares : (2,) array
-        P(group, counted) of the training rows.
+        P(group, eligible) of the training rows.
     weight : float
-        lambda of eq:l_gen: 1 is plain prediction loss.
+        lambda of eq:l_gen; 1 is plain prediction loss.
     gamma : float
         Focusing exponent of the prediction loss.
     sharpness : float
         k of the sigmoids.
+    clamp : float
+        Distance that t keeps from the ends of its domain.
     hard : bool
-        The authors' released rule: the root of the batch's hard disparity.
+        Use the root of the batch's hard disparity, as in the authors' code.
+    accuracy : float
+        Accuracy of the root.
     """
 
     rate: Rate
@@ -68,25 +73,25 @@ class Objective:
     sharpness: float = SHARPNESS
     clamp: float = CLAMP
     hard: bool = False
-    accuracy: float = 1e-8  # of the root: far below what a batch can tell
-    t: Floats | None = field(default=None, repr=False)  # the last roots: where to start from
+    accuracy: float = 1e-8  # far below the noise of a batch
+    t: Floats | None = field(default=None, repr=False)  # the last roots: the next start
 
     def prediction(self, logits: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
-        """First and second derivative of L_pred (eq:l_pred) by the logits (M, G, B)."""
+        """Return the first and second derivative of L_pred (eq:l_pred) in the logits (M, G, B)."""
         _, first, second = focal(logits, y, self.gamma, value=False)
         scale = 1.0 / y.numel()  # mean of a group, then over groups
         return first.mul_(scale), second.mul_(scale)
 
     def losses(self, logits: Tensor, y: Tensor, runs: int = 1) -> dict[str, Tensor]:
-        """L_pred and L_dist, for the record; one run's."""
+        """Return L_pred and L_dist of one run, for the record."""
         assert runs == 1
-        told = {"loss": focal(logits, y, self.gamma).value.mean()}
+        losses = {"loss": focal(logits, y, self.gamma).value.mean()}
         if self.weight < 1.0:
-            told["distance"] = torch.as_tensor(self._distance(logits, y)[0].mean())
-        return told
+            losses["distance"] = torch.as_tensor(self._distance(logits, y)[0].mean())
+        return losses
 
     def __call__(self, logits: Tensor, y: Tensor) -> Cotangents:
-        """All derivatives, L_gen's (eq:l_gen) too, at logits (M, 2, B) and labels (2, B)."""
+        """Return the derivatives, with those of L_gen (eq:l_gen), at logits (M, 2, B)."""
         u, c = self.prediction(logits, y)
         if self.weight == 1.0:
             return Cotangents(u, c, u, torch.zeros_like(u))
@@ -94,21 +99,21 @@ class Objective:
         return Cotangents(u, c, torch.add(part, u, alpha=self.weight), part)
 
     def _distance(self, logits: Tensor, y: Tensor) -> tuple[Floats, Floats]:
-        """L_dist (M,), eq:L_dist, and its derivative by the logits.
+        """Return L_dist (M,), eq:L_dist, and its derivative in the logits.
 
-        Through the thresholds too: they follow t(Z), whose gradient is eq:nabla_t.
+        The derivative includes the thresholds, which follow t(Z) with gradient eq:nabla_t.
         """
-        counted = None
+        eligible = None
         z = logits.cpu().numpy().astype(np.float64)
-        if self.rate.counted is not None:
-            counted = (y == self.rate.counted).cpu().numpy()
-            if not counted.any(axis=1).all():  # no row counts in a group: no threshold to go to
+        if self.rate.eligible is not None:
+            eligible = (y == self.rate.eligible).cpu().numpy()
+            if not eligible.any(axis=1).all():  # no eligible row in a group: no threshold
                 return np.zeros(len(z)), np.zeros_like(z)
         found = find_fairest(
             z,
             self.rate,
             self.shares,
-            counted,
+            eligible,
             sharpness=self.sharpness,
             start=self.t,
             clamp=self.clamp,
@@ -129,14 +134,14 @@ def _like(array: NDArray[Any], tensor: Tensor) -> Tensor:
 
 
 class Directions(NamedTuple):
-    """Where the three variables are to go; the trunk's direction is left in its ``.grad``."""
+    """Directions of the three variables; the trunk's is left in its ``.grad``."""
 
     inner: list[Tensor]  # D_z
     auxiliary: list[Tensor]  # D_w
     cotangents: Cotangents  # of this process's rows
     features: Tensor  # (S, B', f) of this process's rows, detached
     logits: Tensor  # (M, G, B), of the joint batch
-    tangent: Tangent | None  # of the head along w, where the library knows the head
+    tangent: Tangent | None  # of the library's own head, along w
 
 
 def directions(
@@ -145,39 +150,41 @@ def directions(
     y: Tensor,
     w: Sequence[Tensor],
     objective: Objective,
-    world: World = ALONE,
+    processes: ProcessGroup = SINGLE_PROCESS,
 ) -> Directions:
-    """D_g (in the trunk's ``.grad``), D_z and D_w at the weights: eq:d_ga, eq:d_za, eq:w.
+    """Compute D_g (in the trunk's ``.grad``), D_z and D_w: eq:d_ga, eq:d_za, eq:w.
 
-    With several processes, x is this one's part of the joint batch and y all its labels.
+    With several processes, x is this process's part of the joint batch and y holds all its labels.
     """
-    features = world.run(net.trunk, net.arrange(x))  # with graph
+    features = processes.forward(net.trunk, net.arrange(x))  # with graph
     fixed = features.detach()
-    pull = _explicit if isinstance(net.head, Head) else _by_double_backward
-    inner, auxiliary, df, cotangents, logits, tangent = pull(net, fixed, y, w, objective, world)
+    compute = _explicit if isinstance(net.head, Head) else _by_double_backward
+    inner, auxiliary, df, cotangents, logits, tangent = compute(
+        net, fixed, y, w, objective, processes
+    )
     if features.requires_grad:
-        world.pull(features, df)
-    both = world.sum(inner + auxiliary, grads_of=net.trunk)
+        processes.backward(features, df)
+    both = processes.all_sum(inner + auxiliary, grads_of=net.trunk)
     inner, auxiliary = both[: len(inner)], both[len(inner) :]
     return Directions(inner, auxiliary, cotangents, fixed, logits, tangent)
 
 
 def _at_logits(
-    logits: Tensor, y: Tensor, objective: Objective, world: World
+    logits: Tensor, y: Tensor, objective: Objective, processes: ProcessGroup
 ) -> tuple[Cotangents, Tensor]:
-    """Derivatives by these rows' logits (M, G, b) of what the joint batch loses; its logits."""
-    joint = world.gather(logits, y.shape[-1])
-    return Cotangents(*map(world.mine, objective(joint, y))), joint
+    """Return derivatives in these rows' logits (M, G, b), and the joint batch's logits."""
+    joint = processes.all_gather(logits, y.shape[-1])
+    return Cotangents(*map(processes.local_rows, objective(joint, y))), joint
 
 
-def _known(net: DialNet) -> Head:
-    """The net's head, which must be the library's own."""
+def _own_head(net: DialNet) -> Head:
+    """Return the net's head, which must be the library's own."""
     if not isinstance(net.head, Head):
         raise TypeError(f"the head must be a fairdial.nn.nets.Head, got {type(net.head).__name__}")
     return net.head
 
 
-Pulled = tuple[list[Tensor], list[Tensor], Tensor, Cotangents, Tensor, Tangent | None]
+Parts = tuple[list[Tensor], list[Tensor], Tensor, Cotangents, Tensor, Tangent | None]
 
 
 @torch.no_grad()
@@ -187,13 +194,13 @@ def _explicit(
     y: Tensor,
     w: Sequence[Tensor],
     objective: Objective,
-    world: World,
-) -> Pulled:
-    head = _known(net)
+    processes: ProcessGroup,
+) -> Parts:
+    head = _own_head(net)
     t = head.tangent(features, w)
-    cot, logits = _at_logits(net.pairs(t.logits), y, objective, world)
+    cot, logits = _at_logits(net.pairs(t.logits), y, objective, processes)
     minus_cz = torch.addcmul(-net.flat(cot.v), net.flat(cot.c), t.along)
-    auxiliary, inner, minus_df = head.pull(features, w, t, minus_cz, net.flat(cot.u))  # of -S
+    auxiliary, inner, minus_df = head.pullback(features, w, t, minus_cz, net.flat(cot.u))  # of -S
     return inner, auxiliary, minus_df.neg_(), cot, logits, t
 
 
@@ -203,17 +210,17 @@ def _by_double_backward(
     y: Tensor,
     w: Sequence[Tensor],
     objective: Objective,
-    world: World,
-) -> Pulled:
-    """For heads that the library doesn't know: right for every layer, at twice the cost."""
+    processes: ProcessGroup,
+) -> Parts:
+    """Compute the same for a user's own head: correct for every layer, at twice the cost."""
     params = list(net.head.parameters())
     source = features.clone().requires_grad_()
     logits = net.head(source)
-    cot, joint = _at_logits(net.pairs(logits.detach()), y, objective, world)
-    any_one = torch.zeros_like(logits, requires_grad=True)  # J' is linear: <J' a, w> = <a, J w>
-    pulled = torch.autograd.grad(logits, params, any_one, create_graph=True)
-    product = torch.stack([(g * d).sum() for g, d in zip(pulled, w, strict=True)]).sum()
-    (along,) = torch.autograd.grad(product, any_one, create_graph=True)  # zd
+    cot, joint = _at_logits(net.pairs(logits.detach()), y, objective, processes)
+    dummy = torch.zeros_like(logits, requires_grad=True)  # J' is linear: <J' a, w> = <a, J w>
+    pullback = torch.autograd.grad(logits, params, dummy, create_graph=True)
+    product = torch.stack([(g * d).sum() for g, d in zip(pullback, w, strict=True)]).sum()
+    (along,) = torch.autograd.grad(product, dummy, create_graph=True)  # zd
     u, c, v = (net.flat(part) for part in (cot.u, cot.c, cot.v))
     inner = torch.autograd.grad(logits, params, u, retain_graph=True)
     s = ((v - c * along.detach()) * logits).sum() - (u * along).sum()
@@ -225,57 +232,66 @@ def _by_double_backward(
 
 
 def dot(a: Sequence[Tensor], b: Sequence[Tensor]) -> Tensor:
-    """(S,) inner products, net by net."""
+    """Return the inner products (S,), net by net."""
     return torch.stack([(p * q).flatten(1).sum(1) for p, q in zip(a, b, strict=True)]).sum(0)
 
 
-def _spread(scalars: Tensor, like: Tensor) -> Tensor:
+def _expand(scalars: Tensor, like: Tensor) -> Tensor:
     return scalars.view(-1, *([1] * (like.ndim - 1)))
 
 
 class GaussNewton:
     """The positive semi-definite part of the head's Hessian, ``J' diag(c) J + damping``.
 
-    Products with it are sums over the rows of the joint batch: features and c are this process's.
+    Products with it are sums over the joint batch; features and c belong to this process's rows.
     """
 
     def __init__(
-        self, head: Head, features: Tensor, c: Tensor, damping: float, world: World = ALONE
+        self,
+        head: Head,
+        features: Tensor,
+        c: Tensor,
+        damping: float,
+        processes: ProcessGroup = SINGLE_PROCESS,
     ) -> None:
         self.head, self.features, self.c, self.damping = head, features, c, damping
-        self.world = world
+        self.processes = processes
 
     def __call__(self, p: Sequence[Tensor], t: Tangent | None = None) -> list[Tensor]:
-        """Its product with ``p`` (``t``: the head's tangent along ``p``, if it is at hand)."""
+        """Return the product with ``p`` (``t``: the head's tangent along ``p``, if known)."""
         t = self.head.tangent(self.features, p) if t is None else t
-        product = self.world.sum(self.head.transpose(self.features, t, self.c * t.along))
+        product = self.processes.all_sum(self.head.transpose(self.features, t, self.c * t.along))
         return [g.add_(d, alpha=self.damping) for g, d in zip(product, p, strict=True)]
 
-    def off(self, w: Sequence[Tensor], right: Tensor, t: Tangent | None = None) -> list[Tensor]:
-        """By how much ``w`` misses the solution for the right-hand side ``J' right``."""
+    def residual(
+        self, w: Sequence[Tensor], right: Tensor, t: Tangent | None = None
+    ) -> list[Tensor]:
+        """Return the residual of ``w`` for the right-hand side ``J' right``."""
         t = self.head.tangent(self.features, w) if t is None else t
-        rest = self.world.sum(self.head.transpose(self.features, t, self.c * t.along - right))
+        rest = self.processes.all_sum(
+            self.head.transpose(self.features, t, self.c * t.along - right)
+        )
         return [g.add_(d, alpha=self.damping) for g, d in zip(rest, w, strict=True)]
 
     def largest(self, p: list[Tensor], rounds: int = 1) -> tuple[Tensor, list[Tensor]]:
-        """Estimate (S,) of the largest curvature by power iteration from ``p``; and the new p."""
+        """Estimate the largest curvature (S,) by power iteration; return ``p`` too."""
         size = dot(p, p).sqrt()
         for _ in range(rounds):
             p = self(p)
             size = dot(p, p).sqrt().clamp_min(1e-30)
-            p = [g / _spread(size, g) for g in p]
+            p = [g / _expand(size, g) for g in p]
         return size, p
 
     def solve(
         self, right: Tensor, w: Sequence[Tensor], rounds: int, t: Tangent | None = None
     ) -> list[Tensor]:
-        """``w`` for the right-hand side ``J' right``; exact for a linear head.
+        """Solve for ``w`` with the right-hand side ``J' right``.
 
-        Else conjugate gradients from the given ``w``, each net its own system.
+        Exact for a linear head; otherwise by conjugate gradients from the given ``w``, net by net.
         """
         if len(w) == 2:
             return self._solve_linear(right)
-        rest = [r.neg_() for r in self.off(w, right, t)]
+        rest = [r.neg_() for r in self.residual(w, right, t)]
         p = [r.clone() for r in rest]
         size = dot(rest, rest)
         w = [x.clone() for x in w]
@@ -283,11 +299,11 @@ class GaussNewton:
             ap = self(p)
             step = size / dot(p, ap).clamp_min(1e-30)
             for x, d, r, a in zip(w, p, rest, ap, strict=True):
-                x += _spread(step, x) * d
-                r -= _spread(step, r) * a
+                x += _expand(step, x) * d
+                r -= _expand(step, r) * a
             new = dot(rest, rest)
             p = [
-                r + _spread(new / size.clamp_min(1e-30), d) * d
+                r + _expand(new / size.clamp_min(1e-30), d) * d
                 for r, d in zip(rest, p, strict=True)
             ]
             size = new
@@ -297,7 +313,7 @@ class GaussNewton:
         f = torch.cat((self.features, torch.ones_like(self.features[..., :1])), dim=-1)
         matrix = torch.bmm(f.transpose(1, 2), self.c.unsqueeze(-1) * f)
         both = torch.bmm(f.transpose(1, 2), right.unsqueeze(-1))
-        matrix, both = self.world.sum([matrix, both])
+        matrix, both = self.processes.all_sum([matrix, both])
         matrix.diagonal(dim1=1, dim2=2).add_(self.damping)
         found = torch.linalg.solve(matrix.double(), both.double())
         found = found.to(f.dtype)
@@ -314,23 +330,24 @@ def residual(
     *,
     damping: float = 0.0,
     exact: bool = True,
-    world: World = ALONE,
+    processes: ProcessGroup = SINGLE_PROCESS,
 ) -> float:
-    """How far ``w`` is from solving its system, ``|H w - g| / |g|``, mean over nets; 1: inert.
+    """Return how far ``w`` is from solving its system, ``|H w - g| / |g|``, averaged over nets.
 
-    ``exact`` is the paper's system; else the positive semi-definite one, whose right-hand side is
-    the distance loss alone (the prediction loss has no gradient at the inner optimum).
+    0 is solved, 1 is as good as ``w = 0``. ``exact`` is the paper's system; otherwise the positive
+    semi-definite one, whose right-hand side is the distance loss only (the prediction loss has no
+    gradient at the inner optimum).
     """
-    features = world.run(net.trunk, net.arrange(x))
-    head = _known(net)
-    _, off, _, cot, _, t = _explicit(net, features, y, w, objective, world)
-    system = GaussNewton(head, features, net.flat(cot.c), damping, world)
+    features = processes.forward(net.trunk, net.arrange(x))
+    head = _own_head(net)
+    _, rest, _, cot, _, t = _explicit(net, features, y, w, objective, processes)
+    system = GaussNewton(head, features, net.flat(cot.c), damping, processes)
     right = net.flat(cot.v if exact else cot.v_distance)
     if exact:
-        off = [o.add_(d, alpha=damping) for o, d in zip(world.sum(off), w, strict=True)]
+        rest = [r.add_(d, alpha=damping) for r, d in zip(processes.all_sum(rest), w, strict=True)]
     else:
-        off = system.off(w, right, t)
+        rest = system.residual(w, right, t)
     assert t is not None
-    whole = world.sum(head.transpose(features, t, right))
+    whole = processes.all_sum(head.transpose(features, t, right))
     size = dot(whole, whole).sqrt().clamp_min(1e-30)
-    return float(torch.where(size > 1e-30, dot(off, off).sqrt() / size, torch.nan).nanmean())
+    return float(torch.where(size > 1e-30, dot(rest, rest).sqrt() / size, torch.nan).nanmean())

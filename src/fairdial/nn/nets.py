@@ -1,16 +1,15 @@
-"""Networks in stacks: the groups' nets and the members of an ensemble run in one batched product.
+"""Stacks of networks: the nets of all groups and ensemble members run in one batched product.
 
-A :class:`DialNet` is a trunk g and a head z for each net of the stack (paper: one net a group).
-Rows come in paired batches, ``(G, B, ...)``: as many of either group. Net ``m * G + a`` of the
-stack is member m's net for group a; with a shared trunk, net m serves all groups and sees the group
-as an input. Several *runs* (the settings of a family) may train side by side in one stack: run r
-has the members ``r * M .. (r + 1) * M``.
+A :class:`DialNet` has a trunk g and a head z for each net of the stack (in the paper, one net per
+group). Rows come in paired batches, ``(G, B, ...)``, with equally many of each group. Net
+``m * G + a`` of the stack is member m's net for group a; with a shared trunk, net m serves all
+groups and sees the group as an input. Several *runs* (the settings of a family) may train side by
+side in one stack: run r has the members ``r * M .. (r + 1) * M``.
 """
 
 from __future__ import annotations
 
 import copy
-import math
 from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import NamedTuple
@@ -19,63 +18,32 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-ALL = slice(None)
+from fairdial.nn.layers import ALL, Layer, ReLU, StackedLinear, StackedNorm
+
 Modulation = tuple[Tensor, Tensor]  # scale and shift of one layer's units, (S, 1, width) each
 
 
-class StackedLinear(nn.Module):
-    """One linear layer in each net of a stack."""
-
-    def __init__(self, nets: int, n_in: int, n_out: int, generator: torch.Generator) -> None:
-        super().__init__()
-        bound = 1.0 / math.sqrt(n_in)  # torch.nn.Linear's own
-        self.weight = nn.Parameter(_uniform((nets, n_in, n_out), bound, generator))
-        self.bias = nn.Parameter(_uniform((nets, 1, n_out), bound, generator))
-
-    def forward(self, x: Tensor, nets: slice = ALL) -> Tensor:
-        """(S, B, n_in) -> (S, B, n_out)."""
-        return torch.baddbmm(self.bias[nets], x, self.weight[nets])
-
-
-class StackedNorm(nn.Module):
-    """One layer normalisation in each net of a stack."""
-
-    def __init__(self, nets: int, width: int) -> None:
-        super().__init__()
-        self.weight = nn.Parameter(torch.ones(nets, 1, width))
-        self.bias = nn.Parameter(torch.zeros(nets, 1, width))
-
-    def forward(self, x: Tensor, nets: slice = ALL) -> Tensor:
-        """(S, B, width), normalised over the last axis."""
-        normal = functional.layer_norm(x, x.shape[-1:])
-        return torch.addcmul(self.bias[nets], normal, self.weight[nets])
-
-
-def _uniform(shape: tuple[int, ...], bound: float, generator: torch.Generator) -> Tensor:
-    return torch.empty(shape).uniform_(-bound, bound, generator=generator)
-
-
 class MLPTrunk(nn.Module):
-    """Multi-layer perceptrons: rows to features.
+    """Multi-layer perceptrons that map rows to features.
 
     Parameters
     ----------
     nets : int
-        Nets in the stack.
+        Number of nets in the stack.
     widths : sequence of int
-        Inputs, then the width of each layer.
+        Number of inputs, then the width of each layer.
     generator : torch.Generator
-        For the initial weights.
+        Draws the initial weights.
     norm : bool
-        Layer normalisation after each hidden activation.
+        Layer normalization after each hidden activation.
     dropout : float
-        Share of the units that are dropped after each hidden layer while training.
+        Share of the units that are dropped after each hidden layer during training.
     bare : bool
-        No activation after the last layer, as the paper's networks have it.
+        No activation after the last layer, as in the paper's networks.
     marks : int
-        So many inputs at the end, which tell the group, are not for the layers.
+        How many of the last inputs mark the group and are hidden from the layers.
     late : bool
-        Put those marks behind the features, for the head; else they are dropped.
+        Append those marks to the features, for the head; otherwise they are dropped.
     """
 
     def __init__(
@@ -100,12 +68,12 @@ class MLPTrunk(nn.Module):
 
     @property
     def active_widths(self) -> list[int]:
-        """Widths of the layers that an activation follows."""
+        """Widths of the layers that are followed by an activation."""
         widths = [layer.weight.shape[-1] for layer in self.layers]  # type: ignore[index]
         return widths[: len(widths) - self.bare]  # type: ignore[return-value]
 
     def forward(self, x: Tensor, nets: slice = ALL, film: Sequence[Modulation] = ()) -> Tensor:
-        """(S, B, d) -> (S, B, f)."""
+        """Map (S, B, d) to (S, B, f)."""
         last = len(self.layers) - 1
         mark = x[..., x.shape[-1] - self.marks :]
         if self.marks:
@@ -123,30 +91,42 @@ class MLPTrunk(nn.Module):
                 x = functional.dropout(x, self.dropout, self.training)
         return torch.cat((x, mark), dim=-1) if self.late else x
 
+    def plan(self, nets: slice = ALL) -> list[Layer]:
+        """Return what evaluation computes, without marks and modulation, as data."""
+        layers: list[Layer] = []
+        for i, linear in enumerate(self.layers):
+            assert isinstance(linear, StackedLinear)
+            layers += (linear.layer(nets), ReLU())
+            if self.norms is not None and i < len(self.norms):
+                norm = self.norms[i]
+                assert isinstance(norm, StackedNorm)
+                layers.append(norm.layer(nets))
+        return layers[:-1] if self.bare else layers
+
 
 def modulate(x: Tensor, film: Modulation) -> Tensor:
-    """Feature-wise linear modulation of activations (S, B, width)."""
+    """Apply feature-wise linear modulation to activations (S, B, width)."""
     scale, shift = film
     return torch.relu(torch.addcmul(shift, x, scale))
 
 
 class Film(nn.Module):
-    """Scale and shift of every modulated layer, as functions of one number: hyper-networks.
+    """Hyper-networks: scale and shift of every modulated layer, as functions of one number.
 
-    Each layer has one hyper-network for its scale and one for its shift, in every net of the stack.
+    In every net of the stack, each layer has a hyper-network for its scale and one for its shift.
 
     Parameters
     ----------
     nets : int
-        Nets in the stack.
+        Number of nets in the stack.
     widths : sequence of int
-        Of the modulated layers.
+        Widths of the modulated layers.
     generator : torch.Generator
-        For the initial weights.
+        Draws the initial weights.
     hidden, depth : int
         Width and number of a hyper-network's hidden layers.
     identity : bool
-        Start with scale 1 and shift 0, whatever the number: as the net without modulation.
+        Start with scale 1 and shift 0 for every number, like a net without modulation.
     """
 
     def __init__(
@@ -174,7 +154,7 @@ class Film(nn.Module):
                     layer.bias[:nets] = 1.0  # type: ignore[operator]
 
     def forward(self, condition: Tensor) -> list[Modulation]:
-        """(S,) a number for each net -> scale and shift of each layer, (S, 1, width)."""
+        """Map a number for each net (S,) to the scale and shift of each layer, (S, 1, width)."""
         x = condition.repeat(2 * len(self.out)).view(-1, 1, 1)
         for layer in self.hidden:
             x = torch.relu(layer(x))
@@ -184,15 +164,15 @@ class Film(nn.Module):
 
 
 class ModuleStack(nn.Module):
-    """A user's modules as the nets of a stack, one call each.
+    """A user's modules as the nets of a stack, called one by one.
 
     Parameters
     ----------
     modules : sequence of Module
         One for each net.
     reduced : bool
-        Train in bfloat16 where torch deems it safe (autocast); weights and features stay in
-        float32, and evaluation isn't concerned.
+        Train in bfloat16 where torch considers it safe (autocast). Weights and features stay in
+        float32, and evaluation is unaffected.
     """
 
     def __init__(self, modules: Sequence[nn.Module], reduced: bool = False) -> None:
@@ -200,16 +180,16 @@ class ModuleStack(nn.Module):
         self.nets, self.reduced = nn.ModuleList(modules), reduced
 
     @classmethod
-    def of(
+    def copies_of(
         cls, trunk: nn.Module | Callable[[], nn.Module], nets: int, reduced: bool = False
     ) -> ModuleStack:
-        """Copies of a module, with its weights; or as many calls of a function that makes one."""
+        """Copy a module with its weights, or call a function that makes one, for each net."""
         if isinstance(trunk, nn.Module):
             return cls([copy.deepcopy(trunk) for _ in range(nets)], reduced)
         return cls([trunk() for _ in range(nets)], reduced)
 
     def forward(self, x: Tensor, nets: slice = ALL) -> Tensor:
-        """(S, B, ...) -> (S, B, f)."""
+        """Map (S, B, ...) to (S, B, f)."""
         modules = list(self.nets)[nets]
         reduced = self.reduced and self.training
         with torch.autocast(x.device.type, torch.bfloat16, enabled=reduced):
@@ -219,7 +199,7 @@ class ModuleStack(nn.Module):
 
 
 class Tangent(NamedTuple):
-    """Logits, their tangent along w, and what the pull-back needs."""
+    """Logits, their tangent along w, and what the pullback needs."""
 
     logits: Tensor  # (S, B)
     along: Tensor  # (S, B)
@@ -229,10 +209,10 @@ class Tangent(NamedTuple):
 
 
 class Head(nn.Module):
-    """Features to a logit: one hidden layer (or none, ``hidden=0``), in each net of a stack.
+    """Features to a logit, with one hidden layer (or none, ``hidden=0``), in each net of a stack.
 
-    The library knows this head, so that the second-order terms of the bilevel problem are explicit:
-    :meth:`tangent` and :meth:`pull` are its forward with a tangent and the transpose of that.
+    The second-order terms of the bilevel problem are explicit for this head: :meth:`tangent` is its
+    forward pass with a tangent, and :meth:`pullback` the transpose of that.
     """
 
     def __init__(self, nets: int, n_in: int, hidden: int, generator: torch.Generator) -> None:
@@ -244,7 +224,7 @@ class Head(nn.Module):
 
     @property
     def weights(self) -> list[Tensor]:
-        """The parameters in order, without the search that ``parameters()`` makes."""
+        """The parameters in order, faster than ``parameters()``."""
         found: list[Tensor] = []
         for layer in self.layers:
             assert isinstance(layer, StackedLinear)
@@ -259,7 +239,7 @@ class Head(nn.Module):
     def forward(
         self, features: Tensor, nets: slice = ALL, film: Sequence[Modulation] = ()
     ) -> Tensor:
-        """(S, B, f) -> (S, B)."""
+        """Map (S, B, f) to (S, B)."""
         x = features
         for i, layer in enumerate(self.layers):
             if i:
@@ -268,8 +248,16 @@ class Head(nn.Module):
             x = layer(x, nets)
         return x.squeeze(-1)
 
+    def plan(self, nets: slice = ALL) -> list[Layer]:
+        """Return what evaluation computes, without modulation, as data."""
+        layers: list[Layer] = []
+        for linear in self.layers:
+            assert isinstance(linear, StackedLinear)
+            layers += (linear.layer(nets), ReLU())
+        return layers[:-1]
+
     def tangent(self, features: Tensor, w: Sequence[Tensor]) -> Tangent:
-        """Logits and their derivative along ``w`` (shaped like the parameters)."""
+        """Return logits and their derivative along ``w``, which is shaped like the parameters."""
         params = self.weights
         if len(params) == 2:
             z = torch.baddbmm(params[1], features, params[0])
@@ -283,10 +271,10 @@ class Head(nn.Module):
         zd = torch.bmm(rd, w2).baddbmm_(r, w[2]).add_(w[3])
         return Tangent(z.squeeze(-1), zd.squeeze(-1), r, rd, active)
 
-    def pull(
+    def pullback(
         self, features: Tensor, w: Sequence[Tensor], t: Tangent, cz: Tensor, cd: Tensor
     ) -> tuple[list[Tensor], list[Tensor], Tensor]:
-        """Transpose: cotangents of the logits and of their tangent, to weights, w and features."""
+        """Map cotangents of the logits and of their tangent to weights, w and features."""
         params = self.weights
         cz, cd = cz.unsqueeze(-1), cd.unsqueeze(-1)  # (S, B, 1)
         rows = features.transpose(1, 2)
@@ -306,7 +294,7 @@ class Head(nn.Module):
         return by_weights, by_w, df
 
     def transpose(self, features: Tensor, t: Tangent, cz: Tensor) -> list[Tensor]:
-        """Cotangent of the logits alone, to the weights: ``J' cz``."""
+        """Map a cotangent of the logits to the weights: ``J' cz``."""
         cz = cz.unsqueeze(-1)
         rows, total = features.transpose(1, 2), cz.sum(dim=1, keepdim=True)
         if t.hidden is None or t.active is None:
@@ -322,18 +310,17 @@ class DialNet(nn.Module):
     Parameters
     ----------
     trunk : Module
-        ``trunk(x, nets)``: (S, B, ...) to (S, B, f).
+        ``trunk(x, nets)`` maps (S, B, ...) to (S, B, f).
     head : Module
-        ``head(features, nets)``: (S, B, f) to (S, B).
+        ``head(features, nets)`` maps (S, B, f) to (S, B).
     members, groups : int
         M and G.
     shared : bool
-        One trunk and head a member, which see the group as an input (rows are flat then).
+        One trunk and head per member, which see the group as an input; rows must be flat.
     runs : int
-        Settings that are trained side by side; each has as many of the members.
+        Settings that are trained side by side; each has equally many of the members.
     film : Film, optional
-        Modulates the layers by a number that comes with the rows: those of the trunk where the
-        library knows them, and the head's.
+        Modulates the layers of the head and, if it is an MLPTrunk, of the trunk.
     """
 
     def __init__(
@@ -354,21 +341,21 @@ class DialNet(nn.Module):
 
     @property
     def runs(self) -> int:
-        """Settings that are in the stack now."""
+        """Number of runs in the stack now."""
         return len(self.kept)
 
     @property
     def copies(self) -> int:
-        """Nets of one member."""
+        """Number of nets of one member."""
         return 1 if self.shared else self.groups
 
     @property
     def head_dtype(self) -> torch.dtype:
-        """Precision of the logits; the trunk's may be lower."""
+        """Precision of the logits, which may exceed the trunk's."""
         return next(self.head.parameters()).dtype
 
     def arrange(self, x: Tensor) -> Tensor:
-        """Paired rows (G, B, ...) as the stack's inputs (S, B', ...)."""
+        """Return paired rows (G, B, ...) as the stack's inputs (S, B', ...)."""
         if self.shared:
             eye = torch.eye(self.groups, dtype=x.dtype, device=x.device)
             mark = eye[:, None, :].expand(-1, x.shape[1], -1)
@@ -378,7 +365,7 @@ class DialNet(nn.Module):
         return x.repeat(self.members, *([1] * (x.ndim - 1)))
 
     def forward(self, x: Tensor, condition: Tensor | None = None) -> Tensor:
-        """(G, B, ...) and, with ``film``, a number for each member (M,) -> (M, G, B) logits."""
+        """Return the logits (M, G, B) of rows (G, B, ...); ``film`` needs a condition (M,)."""
         inputs = self.arrange(x)
         if condition is None:
             return self.pairs(self.head(self.trunk(inputs)))
@@ -387,22 +374,22 @@ class DialNet(nn.Module):
         return self.pairs(self.head(features, ALL, head))
 
     def _films(self, condition: Tensor, nets: slice) -> tuple[list[Modulation], list[Modulation]]:
-        """What modulates the trunk's layers, and the head's, of some nets."""
+        """Return the modulations of the trunk's layers and of the head's, for some nets."""
         assert self.film is not None
         found = [(scale[nets], shift[nets]) for scale, shift in self.film(condition)]
         split = len(found) - len(self.head.active_widths)  # type: ignore[arg-type]
         return found[:split], found[split:]
 
     def pairs(self, logits: Tensor) -> Tensor:
-        """(S, B') -> (M, G, B)."""
+        """Reshape (S, B') to (M, G, B)."""
         return logits.view(self.members, self.groups, -1)
 
     def flat(self, paired: Tensor) -> Tensor:
-        """(M, G, B) -> (S, B')."""
+        """Reshape (M, G, B) to (S, B')."""
         return paired.reshape(self.members * self.copies, -1)
 
     def _nets(self, group: int, run: int | None) -> tuple[slice, int]:
-        """Which nets score rows of a group, of all runs or of one; and how many they are."""
+        """Return which nets score rows of a group, of all runs or of one, and how many."""
         first, count = 0, self.members
         if run is not None:
             count = self.members // self.runs
@@ -410,14 +397,25 @@ class DialNet(nn.Module):
         start = first + (0 if self.shared else group)
         return slice(start, first + count * self.copies, self.copies), count
 
+    def plan(self, group: int | None = None) -> list[Layer] | None:
+        """Return the layers from a row to its logit, as data: those of a group's nets, or of all.
+
+        None if a custom trunk, group marks or modulation rule that out.
+        """
+        trunk, head = self.trunk, self.head
+        if type(trunk) is not MLPTrunk or trunk.marks or type(head) is not Head or self.film:
+            return None
+        nets = ALL if group is None else self._nets(group, None)[0]
+        return [*trunk.plan(nets), *head.plan(nets)]
+
     def features_of(self, x: Tensor, group: int, run: int | None = None) -> Tensor:
-        """(n, ...) rows of one group -> (M, n, f) features of an unmodulated trunk."""
+        """Return an unmodulated trunk's features (M, n, f) of one group's rows (n, ...)."""
         nets, count = self._nets(group, run)
         features: Tensor = self.trunk(self._marked(x, group).expand(count, *[-1] * x.ndim), nets)
         return features.to(self.head_dtype)
 
     def _marked(self, x: Tensor, group: int) -> Tensor:
-        """Rows of one group as the nets' input, (1, n, ...)."""
+        """Return one group's rows as the nets' inputs, (1, n, ...)."""
         if self.shared:
             mark = x.new_zeros(len(x), self.groups)
             mark[:, group] = 1.0
@@ -433,9 +431,9 @@ class DialNet(nn.Module):
         *,
         features: bool = False,
     ) -> Tensor:
-        """(n, ...) rows of one group -> (M, n) logits, of all runs' members or of one run's.
+        """Return the logits (M, n) of one group's rows (n, ...), for all runs or for one.
 
-        With ``features``, x is what :meth:`features_of` gave.
+        With ``features``, x comes from :meth:`features_of`.
         """
         nets, count = self._nets(group, run)
         trunk: list[Modulation] = []
@@ -454,7 +452,7 @@ class DialNet(nn.Module):
     # ---- runs ----------------------------------------------------------------------------------
 
     def keep(self, runs: Sequence[int]) -> None:
-        """Go on with the runs at these places of the stack only; ``kept`` names them."""
+        """Keep only the runs at these places of the stack; ``kept`` names them."""
         for p in self.parameters():
             p.data, p.grad = take_runs(p.data, self.runs, runs), None
         self.members = self.members // self.runs * len(runs)
@@ -462,7 +460,7 @@ class DialNet(nn.Module):
 
     @torch.no_grad()
     def put(self, weights: dict[str, Tensor], runs: int) -> None:
-        """Take the weights of so many runs in, however many there are now."""
+        """Load the weights of this many runs, however many there are now."""
         alone = self.runs == runs == 1  # any module, with its buffers
         self.members = self.members // self.runs * runs
         self.kept = list(range(runs))
@@ -474,6 +472,6 @@ class DialNet(nn.Module):
 
 
 def take_runs(stacked: Tensor, runs: int, kept: Sequence[int]) -> Tensor:
-    """Some runs' part of a tensor whose first axis goes through all of them."""
-    apart = stacked.view(runs, -1, *stacked.shape[1:])
-    return apart[list(kept)].flatten(0, 1)
+    """Return some runs' part of a tensor whose first axis goes through all runs."""
+    by_run = stacked.view(runs, -1, *stacked.shape[1:])
+    return by_run[list(kept)].flatten(0, 1)

@@ -1,9 +1,9 @@
 """The search direction of Exact Pareto Optimal search (Mahapatra and Rajan, 2020).
 
 From losses ``l``, the Gram matrix ``C = G G^T`` of their gradients and preferences ``r``, a small
-linear program finds weights ``alpha``. A step along ``alpha^T G`` makes the ``r_i l_i`` more alike
-(balance) or, where they are alike, lowers every loss (descent). It is in NumPy float64, for n
-independent problems of m losses at once.
+linear program finds weights ``alpha``. A step along ``alpha^T G`` makes the ``r_i l_i`` more
+equal (balance) or, once they are equal, lowers every loss (descent). Computed in NumPy float64, for
+n independent problems of m losses at once.
 """
 
 from __future__ import annotations
@@ -11,27 +11,26 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.optimize import linprog
 
-Floats = NDArray[np.float64]
+from fairdial._arrays import Floats, Mask
 
-UNIFORM = 1e-4  # from this non-uniformity down, descent
+UNIFORM = 1e-4  # descent starts at this non-uniformity
 LEAST_LOSS = 1e-12
 DEGENERATE = 1e-12  # c of this size, relative to C, is float noise
-ROUNDING = 1e-6  # ends of a segment that cross by less do so by rounding, even of a float32 Gram
+ROUNDING = 1e-6  # ends of a segment that cross by less do so by rounding, even in float32
 EPS, TINY = float(np.finfo(np.float64).eps), float(np.finfo(np.float64).tiny)
 
 
 def reference_vectors(n: int, *, offset: float = 1e-4) -> tuple[Floats, Floats]:
-    """Angles (n,) and preferences (n, 2), from accuracy (1, 0) to disparity (0, 1).
+    """Return angles (n,) and preferences (n, 2), from accuracy (1, 0) to disparity (0, 1).
 
     Parameters
     ----------
     n : int
-        How many, evenly spaced in angle; one alone is in the middle.
+        How many, evenly spaced in angle; a single one is in the middle.
     offset : float
-        Share of the quarter circle kept from either axis, on which a preference is 0.
+        Distance from the axes, where a preference is 0, as a share of the quarter circle.
 
     Examples
     --------
@@ -48,14 +47,14 @@ def reference_vectors(n: int, *, offset: float = 1e-4) -> tuple[Floats, Floats]:
 
 
 def non_uniformity(losses: Floats, preferences: Floats) -> tuple[Floats, Floats]:
-    """How far the weighted losses are from being equal, and where that grows.
+    """Return how far the weighted losses are from being equal, and the gradient of that.
 
     Parameters
     ----------
     losses : (n, m) float64
-        Taken as at least 1e-12.
+        Losses; smaller ones count as 1e-12.
     preferences : (n, m) float64
-        Not negative, and not all 0 in a row.
+        Nonnegative, and not all 0 in a row.
 
     Returns
     -------
@@ -82,27 +81,27 @@ def non_uniformity(losses: Floats, preferences: Floats) -> tuple[Floats, Floats]
 def epo_weights(
     losses: Floats, gram: Floats, preferences: Floats, *, restricted: bool = True
 ) -> Floats:
-    """Weights (n, m) of the gradients, each row in the simplex.
+    """Return weights (n, m) of the gradients, each row in the simplex.
 
-    The step is along ``m * alpha^T G``. In balance, a loss may ascend.
+    The step is along ``m * alpha^T G``. In balance, a loss may rise.
 
     Parameters
     ----------
     losses : (n, m)
-        Taken as at least 1e-12.
+        Losses; smaller ones count as 1e-12.
     gram : (n, m, m)
         Inner products of the gradients. Their scale does not matter.
     preferences : (n, m)
-        Not negative, and not all 0 in a row; a larger one asks for a smaller loss. Their scale
-        matters in balance: unit vectors are meant.
+        Nonnegative, and not all 0 in a row; a larger one asks for a smaller loss. Their scale
+        matters in balance: use unit vectors.
     restricted : bool
-        Whether descent may not make the weighted losses less alike than it must.
+        Whether descent must keep the weighted losses as equal as possible.
 
     Returns
     -------
     alpha : (n, m) float64
-        The preferences, scaled to sum to 1, where the program has no answer: gradients that are
-        all zero, numbers that are not finite, rows that contradict each other (which happens only
+        Where the program has no solution, the preferences, scaled to sum to 1. This happens if
+        gradients are all zero, numbers are not finite, or constraints contradict each other (only
         in restricted descent of more than two losses).
 
     Examples
@@ -116,7 +115,7 @@ def epo_weights(
     """
     losses, gram = np.asarray(losses, np.float64), np.asarray(gram, np.float64)
     preferences = np.asarray(preferences, np.float64)
-    with np.errstate(all="ignore"):  # what is not finite, 0 / 0 too, ends in the fallback
+    with np.errstate(all="ignore"):  # not finite, 0 / 0 included: the fallback
         trace = np.trace(gram, axis1=1, axis2=2)
         programs = _programs(losses, gram / trace[:, None, None], preferences, restricted)
         sound = np.isfinite(trace) & np.isfinite(programs.rows).all(axis=(1, 2))
@@ -127,15 +126,15 @@ def epo_weights(
 
 
 class _Programs(NamedTuple):
-    """Maximise ``gain . alpha`` over the simplex, subject to ``rows @ alpha >= floors``."""
+    """Maximize ``gain . alpha`` over the simplex, subject to ``rows @ alpha >= floors``."""
 
     gain: Floats  # (n, m)
     rows: Floats  # (n, m + 1, m): C, then c
-    floors: Floats  # (n, m + 1): -inf where a row is not asked for
+    floors: Floats  # (n, m + 1): -inf where a row is no constraint
 
 
 def _programs(losses: Floats, gram: Floats, preferences: Floats, restricted: bool) -> _Programs:
-    """The linear programs of balance and of descent, whichever each problem is in."""
+    """Return the linear programs, of balance or of descent, whichever applies."""
     mu, a = non_uniformity(losses, preferences)
     weighted = _weighted(losses, preferences)
     c = np.einsum("nij,nj->ni", gram, a)  # a step along g_i lowers mu at a rate of c_i
@@ -155,9 +154,9 @@ def _programs(losses: Floats, gram: Floats, preferences: Floats, restricted: boo
 
 
 def _ends(programs: _Programs) -> Floats:
-    """Solutions for m = 2: ``alpha = (s, 1 - s)``, s an end of the segment that the rows leave.
+    """Solve for m = 2: ``alpha = (s, 1 - s)``, with s an end of the feasible segment.
 
-    A row without slope holds for every s, since C is semi-definite. NaN where no segment is left.
+    A row without slope holds for every s, since C is semi-definite. NaN where none is feasible.
     """
     first, second = programs.rows[..., 0], programs.rows[..., 1]  # (n, 3)
     slope = first - second
@@ -169,8 +168,8 @@ def _ends(programs: _Programs) -> Floats:
     return np.column_stack((s, 1.0 - s))
 
 
-def _vertices(programs: _Programs, sound: NDArray[np.bool_]) -> Floats:
-    """Solutions for any m, by linear programming; NaN where not sound or not solved."""
+def _vertices(programs: _Programs, sound: Mask) -> Floats:
+    """Solve for any m by linear programming; NaN where not sound or not solved."""
     alpha = np.full_like(programs.gain, np.nan)
     for i in np.flatnonzero(sound):
         asked = np.isfinite(programs.floors[i])
@@ -185,5 +184,5 @@ def _vertices(programs: _Programs, sound: NDArray[np.bool_]) -> Floats:
 
 
 def _weighted(losses: Floats, preferences: Floats) -> Floats:
-    """``r * l``, of which no loss is 0."""
+    """Return ``r * l``, with losses above 0."""
     return np.asarray(preferences * np.maximum(losses, LEAST_LOSS), np.float64)

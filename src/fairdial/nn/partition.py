@@ -1,4 +1,4 @@
-"""FairBiNN's partition: which parameters descend the gap; all others the prediction loss."""
+"""FairBiNN's partition: which parameters descend the gap; all others descend the loss."""
 
 from __future__ import annotations
 
@@ -11,20 +11,23 @@ from torch import nn
 from fairdial.errors import InvalidInputError
 from fairdial.nn.nets import DialNet, MLPTrunk, ModuleStack
 
-LAYERS = 2  # of the trunk that are the fairness part, where it has more
+LAYERS = 2  # of the trunk in the fairness part, if it has more
 
 
-def fairness_names(net: DialNet, choice: Any = None) -> list[str]:
-    """Names of the parameters that are the fairness part.
+Choice = int | str | Sequence[str] | None
+
+
+def fairness_names(net: DialNet, choice: Choice = None) -> list[str]:
+    """Return the names of the parameters in the fairness part.
 
     Parameters
     ----------
     net : DialNet
-        Its head always belongs to the accuracy part.
+        The net; its head always belongs to the accuracy part.
     choice : int, str or list of str, optional
         For the library's layers: how many of the trunk's last ones; by default two, but not the
-        first. For a trunk of one's own: the name of the part or parts of the module, such as
-        "layer4"; by default its last part that has parameters, or all of it if it has no parts.
+        first. For the user's own trunk: the name of one or more parts of the module, such as
+        "layer4"; by default its last part with parameters, or all of it if it has no parts.
 
     Raises
     ------
@@ -42,33 +45,33 @@ def fairness_names(net: DialNet, choice: Any = None) -> list[str]:
         if p.requires_grad and any(name.startswith(prefix) for prefix in chosen)
     ]
     if not found:
-        raise InvalidInputError(f"`fairness` must name layers that are trained, got {choice!r}.")
+        raise InvalidInputError("fairness", "name layers that are trained", given=repr(choice))
     return found
 
 
-def _last_layers(trunk: MLPTrunk, choice: Any) -> list[str]:
-    """A layer's normalisation belongs with it."""
+def _last_layers(trunk: MLPTrunk, choice: Choice) -> list[str]:
+    """Return prefixes of the last layers, with their normalization."""
     n = len(trunk.layers)
     count = min(LAYERS, max(n - 1, 1)) if choice is None else choice
     if not isinstance(count, Integral) or not 1 <= int(count) <= n:
         raise InvalidInputError(
-            f"`fairness` must be a number of the trunk's layers, 1 to {n}, got {choice!r}."
+            "fairness", f"be a number of the trunk's layers, 1 to {n}", given=repr(choice)
         )
     places = range(n - int(count), n)
     return [f"trunk.{part}.{i}." for i in places for part in ("layers", "norms")]
 
 
-def _named_parts(trunk: ModuleStack, choice: Any) -> list[str]:
+def _named_parts(trunk: ModuleStack, choice: Choice) -> list[str]:
     module = trunk.nets[0]
     parts = [name for name, part in module.named_children() if _is_trained(part)]
     if choice is None:
-        names: Sequence[str] = parts[-1:] or [""]  # a trunk without parts: all of it
+        names: list[Any] = parts[-1:] or [""]  # a trunk without parts: all of it
     else:
         names = list(choice) if isinstance(choice, (list, tuple)) else [choice]
     known = [name for name, _ in module.named_modules() if name or not parts]
     if not names or not all(isinstance(name, str) and name in known for name in names):
         raise InvalidInputError(
-            f"`fairness` must name parts of the trunk, such as {parts or known}, got {choice!r}."
+            "fairness", f"name parts of the trunk, such as {parts or known}", given=repr(choice)
         )
     prefixes = [f"{name}." if name else "" for name in names]
     return [f"trunk.nets.{i}.{prefix}" for i in range(len(trunk.nets)) for prefix in prefixes]

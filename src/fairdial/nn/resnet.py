@@ -1,4 +1,4 @@
-"""ResNet-18 with torchvision's names of weights, without torchvision.
+"""ResNet-18 with torchvision's weight names, without torchvision.
 
 He et al., Deep residual learning for image recognition, 2016: a stem, four stages of two basic
 blocks, and an average over the picture.
@@ -23,7 +23,7 @@ OFFICIAL = "https://download.pytorch.org/models/resnet18-f37072fd.pth"
 
 
 class BasicBlock(nn.Module):
-    """Two 3 x 3 convolutions beside a shortcut."""
+    """Two 3 x 3 convolutions with a shortcut."""
 
     def __init__(self, n_in: int, n_out: int, stride: int) -> None:
         super().__init__()
@@ -38,24 +38,24 @@ class BasicBlock(nn.Module):
             )
 
     def forward(self, x: Tensor) -> Tensor:
-        """(n, c, h, w) -> (n, c', h', w')."""
+        """Map (n, c, h, w) to (n, c', h', w')."""
         shortcut = x if self.downsample is None else self.downsample(x)
         y = functional.relu(self.bn1(self.conv1(x)), inplace=True)
         return functional.relu(self.bn2(self.conv2(y)).add_(shortcut), inplace=True)
 
 
 class ResNet18(nn.Module):
-    """Pictures to features.
+    """ResNet-18, from pictures to features.
 
     Parameters
     ----------
     weights : path or dict of Tensor, optional
-        A local file with torchvision's names of weights: ``.pth`` or ``.safetensors``; its ``fc``
-        is ignored. None: random weights, with a warning, for then many more pictures are needed.
-        An empty dict: random weights, which are to be replaced.
+        A local file with torchvision's weight names: ``.pth`` or ``.safetensors``; its ``fc`` is
+        ignored. None: random weights, with a warning, since they need many more pictures. An empty
+        dict: random weights, to be replaced.
     stages : tuple of int
-        Which stages' averages make the features: (4,) is the 512 of the usual ResNet; (3, 4) adds
-        the third's 256, worth more than the last on small pictures.
+        The stages whose averages are the features: (4,) gives the 512 of the usual ResNet; (3, 4)
+        adds the 256 of the third, which work better than the last on small pictures.
 
     Examples
     --------
@@ -82,29 +82,29 @@ class ResNet18(nn.Module):
         _start(self)
         if weights is None:
             warn(
-                "ResNet-18 starts with random weights; give `weights` a local file of pretrained "
-                f"ones, such as {OFFICIAL}",
+                "ResNet-18 starts with random weights; set `weights` to a local file of pretrained "
+                f"weights, such as {OFFICIAL}",
                 FairdialWarning,
             )
         elif not isinstance(weights, Mapping) or weights:
             load_weights(self, weights)
 
     def spec(self) -> dict[str, Any]:
-        """Arguments with which :meth:`bare` makes such a net."""
+        """Return the arguments of :meth:`bare` that make such a net."""
         return {"stages": self.stages}
 
     @classmethod
     def bare(cls, stages: tuple[int, ...]) -> ResNet18:
-        """A net whose weights are put in afterwards."""
+        """Return a net whose weights are loaded later."""
         return cls({}, stages)
 
     @property
     def n_features(self) -> int:
-        """How many features a picture has."""
+        """Number of features of a picture."""
         return sum(WIDTHS[stage - 1] for stage in self.stages)
 
     def forward(self, x: Tensor) -> Tensor:
-        """(n, 3, h, w) normalised pictures -> (n, n_features)."""
+        """Map normalized pictures (n, 3, h, w) to features (n, n_features)."""
         x = functional.relu(self.bn1(self.conv1(x)), inplace=True)
         x = functional.max_pool2d(x, 3, 2, 1)
         found = []
@@ -119,7 +119,7 @@ def _checked_stages(stages: Any) -> tuple[int, ...]:
     chosen = tuple(stages) if isinstance(stages, (tuple, list)) else ()
     if not chosen or sorted(set(chosen)) != list(chosen) or not set(chosen) <= {1, 2, 3, 4}:
         raise InvalidInputError(
-            f"`stages` must be some of (1, 2, 3, 4) in rising order, got {stages!r}."
+            "stages", "be some of (1, 2, 3, 4) in rising order", given=repr(stages)
         )
     return chosen
 
@@ -129,47 +129,48 @@ def _stage(n_in: int, n_out: int, stride: int) -> nn.Sequential:
 
 
 def _start(net: nn.Module) -> None:
-    """Random weights of convolutions for rectified units (He et al., 2015)."""
+    """Draw weights of convolutions for rectified units (He et al., 2015)."""
     for module in net.modules():
         if isinstance(module, nn.Conv2d):
             nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
 
 
 def load_weights(net: ResNet18, source: str | os.PathLike[str] | Mapping[str, Tensor]) -> None:
-    """Put pretrained weights into a net; all that it has must be there.
+    """Load pretrained weights into a net.
 
     Raises
     ------
     InvalidInputError
-        The file is missing, can't be read, or holds the weights of another net, or none.
+        The file is missing, can't be read, or doesn't hold exactly the weights of this net.
     """
     if not isinstance(source, str | os.PathLike | Mapping):
-        raise InvalidInputError(f"`weights` must be the path of a local file, got {source!r}.")
-    told = "the given weights" if isinstance(source, Mapping) else Path(source).name
+        raise InvalidInputError("weights", "be the path of a local file", given=repr(source))
+    origin = "the given weights" if isinstance(source, Mapping) else Path(source).name
     found = source if isinstance(source, Mapping) else _read_weights(Path(source))
     given = {name: t for name, t in found.items() if not name.startswith(IGNORED)}
     own = net.state_dict()
-    counted = {name for name in own if not name.endswith("num_batches_tracked")}
-    missing, unknown = sorted(counted - set(given)), sorted(set(given) - set(own))
-    wrong = [name for name in counted & set(given) if given[name].shape != own[name].shape]
+    eligible = {name for name in own if not name.endswith("num_batches_tracked")}
+    missing, unknown = sorted(eligible - set(given)), sorted(set(given) - set(own))
+    wrong = [name for name in eligible & set(given) if given[name].shape != own[name].shape]
     if missing or unknown or wrong:
         what = missing or unknown or sorted(wrong)
         problem = "lacks" if missing else "also holds" if unknown else "has other shapes of"
         raise InvalidInputError(
-            f"`weights` must hold ResNet-18's weights by torchvision's names; {told} {problem} "
-            f"{', '.join(what[:3])}{' ...' if len(what) > 3 else ''}."
+            "weights",
+            "hold ResNet-18's weights by torchvision's names",
+            hint=f"{origin} {problem} {', '.join(what[:3])}{' ...' if len(what) > 3 else ''}.",
         )
-    broken = sorted(name for name in counted if not bool(given[name].isfinite().all()))
+    broken = sorted(name for name in eligible if not bool(given[name].isfinite().all()))
     if broken:
         raise InvalidInputError(
-            f"`weights` must be finite, got NaN or infinity in {broken[0]} of {told}."
+            "weights", "be finite", given=f"NaN or infinity in {broken[0]} of {origin}"
         )
     net.load_state_dict(given, strict=False)
 
 
 def _read_weights(path: Path) -> dict[str, Tensor]:
     if not path.is_file():
-        raise InvalidInputError(f"`weights` must be a local file, got {path}, which isn't there.")
+        raise InvalidInputError("weights", "be a local file", given=f"{path}, which doesn't exist")
     try:
         if path.suffix == ".safetensors":
             from safetensors.torch import load_file
@@ -178,9 +179,10 @@ def _read_weights(path: Path) -> dict[str, Tensor]:
         found = torch.load(path, map_location="cpu", weights_only=True)
     except Exception as error:  # whatever the readers raise for a file that isn't theirs
         raise InvalidInputError(
-            f"`weights` must be a file of weights, .pth or .safetensors, got {path.name} that "
-            f"can't be read ({type(error).__name__})."
+            "weights",
+            "be a file of weights, .pth or .safetensors",
+            given=f"{path.name}, which can't be read ({type(error).__name__})",
         ) from error
     if not isinstance(found, Mapping) or not all(isinstance(t, Tensor) for t in found.values()):
-        raise InvalidInputError(f"`weights` must hold tensors by name, got others in {path.name}.")
+        raise InvalidInputError("weights", "hold tensors by name", given=f"others in {path.name}")
     return dict(found)

@@ -1,4 +1,4 @@
-"""Which epoch is kept, by validation rows: the comparison methods' own losses there."""
+"""Scores on validation rows, by which training selects the epoch to keep."""
 
 from __future__ import annotations
 
@@ -8,56 +8,137 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fairdial.nn.fitting import Held
+from fairdial._arrays import Codes, Floats, Scores
+from fairdial.core.decide import accuracy_of_counts, select
+from fairdial.core.frontier import Frontier
+from fairdial.core.sweep import sweep_encoded
+from fairdial.errors import InvalidInputError
+from fairdial.metrics import hypervolume
+from fairdial.nn.data import Inputs, TrainingData
 from fairdial.nn.nets import DialNet, ModuleStack
+from fairdial.nn.process_group import SINGLE_PROCESS, ProcessGroup
 from fairdial.nn.scorer import score_runs, trunk_features
 from fairdial.nn.tradeoff import Tradeoff
 
-Floats = NDArray[np.float64]
+TOLERANCES = 50  # points of the curve whose hypervolume selects the epoch
+REFERENCE = (0.0, 1.0)  # accuracy and gap at the hypervolume's reference point
+
+
+# ---- one net with thresholds -------------------------------------------------------------------
+
+
+def score_dial(
+    net: DialNet, data: TrainingData, processes: ProcessGroup = SINGLE_PROCESS, by: str = "dial"
+) -> dict[str, float]:
+    """Return the score of a net's dial on validation rows, with other figures."""
+    return dial_figures(_validation_logits(net, data, processes)[0], data, by)
+
+
+def dial_figures(logits: Scores, data: TrainingData, by: str = "dial") -> dict[str, float]:
+    """Return the score of the validation rows' frontier, with other figures of the dial.
+
+    "hypervolume" is the paper's: 50 tolerances, reference (0, 1). It doesn't notice a net that is
+    less accurate at loose tolerances than at strict ones. "dial", the area under the accuracy that
+    the dial delivers at tolerances from 0 to 1, equals it where accuracy rises with the gap.
+    """
+    codes, y = data.codes[data.validation], data.y[data.validation]
+    names = tuple(range(data.n_groups))
+    try:
+        frontier = sweep_encoded(logits, codes, y, data.criterion, names, min_count=1)
+    except InvalidInputError:  # too few rows for a frontier: accuracy only
+        accuracy = float((select(logits, 0.0) == y).mean())
+        return {"score": accuracy, "accuracy": accuracy}
+    gaps = np.linspace(0.0, frontier.gap[0], TOLERANCES)
+    points, _ = frontier.points.find(gaps)
+    thresholds, selected = frontier.points.read(points)
+    accuracies = accuracy_of_counts(selected, frontier.counts)
+    area = hypervolume(np.column_stack((accuracies, frontier.gap[points])), REFERENCE)
+    dial = float(gaps[-1] * accuracies.mean() + (1.0 - gaps[-1]) * accuracies[-1])
+    figures = {
+        "score": area if by == "hypervolume" else dial,
+        "hypervolume": area,
+        "accuracy": float(accuracies[-1]),
+        "gap": float(frontier.gap[0]),
+    }
+    return figures | interval_figures(logits, codes, thresholds[0], frontier)
+
+
+def interval_figures(
+    logits: Scores, codes: Codes, fairest: Floats, frontier: Frontier
+) -> dict[str, float]:
+    """Return the share of rows between 0 and the fairest thresholds, and what they are worth.
+
+    The worth is eq:acc_dep at delta = 1. By thm:threshold_shift_error it is the accuracy that the
+    strictest operating point costs, for rules of the form eq:f_thm; those of the path are of this
+    form (cor:applicability).
+    """
+    z, tau = logits.astype(np.float64), fairest[codes]
+    inside = (z > np.minimum(0.0, tau)) & (z <= np.maximum(0.0, tau))
+    worth = np.abs(np.tanh(z / 2.0))  # |2 eta - 1|
+    return {
+        "interval_share": float(inside.mean()),
+        "acc_dep": float(np.where(inside, worth, 0.0).mean()),
+        "fairest_gap": float(frontier.gap.min()),
+        **{f"fairest_{a}": float(value) for a, value in enumerate(fairest)},
+    }
+
+
+# ---- nets trained at several trade-offs --------------------------------------------------------
 
 
 def score_weighted(
-    net: DialNet, held: Held, *, objective: Tradeoff, weights: Floats
+    net: DialNet,
+    data: TrainingData,
+    processes: ProcessGroup = SINGLE_PROCESS,
+    *,
+    objective: Tradeoff,
+    weights: Floats,
 ) -> dict[str, Any]:
-    """Minus each run's weighted sum of the two losses; lists where there are several runs.
+    """Return minus each run's weighted sum of the two losses; lists if there are several runs.
 
     Parameters
     ----------
     net : DialNet
-        Its ``kept`` says which runs it holds.
-    held : Held
-        Validation rows.
+        The net; ``net.kept`` names the runs that it still holds.
+    data : TrainingData
+        Its validation rows are scored.
+    processes : ProcessGroup
+        The processes that share the work.
     objective : Tradeoff
         The losses.
     weights : (R, 2) array
-        Of prediction loss and gap, for every run of the training.
+        Weights of prediction loss and gap, for every run of the training.
     """
-    logits = score_runs(net, held.rows, held.codes, world=held.world)
-    figures = tradeoff_figures(logits, held, objective)
-    mine = weights[net.kept]
-    figures["score"] = -(mine[:, 0] * figures["held_loss"] + mine[:, 1] * figures["held_disparity"])
+    figures = tradeoff_figures(_validation_logits(net, data, processes), data, objective)
+    kept = weights[net.kept]
+    figures["score"] = -(kept[:, 0] * figures["held_loss"] + kept[:, 1] * figures["held_disparity"])
     several = len(weights) > 1
     return {k: v.tolist() if several else float(v[0]) for k, v in figures.items()}
 
 
 def score_conditions(
     net: DialNet,
-    held: Held,
+    data: TrainingData,
+    processes: ProcessGroup = SINGLE_PROCESS,
     *,
     objective: Tradeoff,
-    weights: Sequence[float],
+    weights: Sequence[float] | Floats,
     conditions: Sequence[float],
-) -> dict[str, Any]:
-    """Minus the mean over some weights of prediction loss + weight * gap, each at its condition."""
-    fixed = isinstance(net.trunk, ModuleStack)  # then its features are the same at all conditions
-    rows = trunk_features(net, held.rows, held.codes) if fixed else held.rows
+) -> dict[str, float]:
+    """Return minus the mean over weights of loss + weight * gap, each at its condition."""
+    codes, validation = data.codes[data.validation], data.validation
+    inputs: Inputs = data.inputs
+    options: dict[str, Any] = {"positions": validation}
+    if isinstance(net.trunk, ModuleStack):  # its features are the same at all conditions
+        inputs = trunk_features(net, data.inputs, codes, positions=validation)
+        options = {"features": True}
     logits = np.concatenate(
         [
-            score_runs(net, rows, held.codes, condition=c, features=fixed, world=held.world)
+            score_runs(net, inputs, codes, condition=c, processes=processes, **options)
             for c in conditions
         ]
     )
-    figures = tradeoff_figures(logits, held, objective)
+    figures = tradeoff_figures(logits, data, objective)
     total = figures["held_loss"] + np.asarray(weights) * figures["held_disparity"]
     return {
         "score": -float(total.mean()),
@@ -66,19 +147,27 @@ def score_conditions(
     }
 
 
-def tradeoff_figures(logits: NDArray[Any], held: Held, objective: Tradeoff) -> dict[str, Floats]:
-    """(R,) both losses, accuracy and gap of logits (R, n) on validation rows."""
-    loss, disparity = objective.on_rows(logits, held.positive, held.codes)
-    chosen, rates = logits > 0, []
-    label = objective.rate.counted
-    counted = np.ones(len(held.codes), bool) if label is None else held.positive == bool(label)
-    for a in range(held.n_groups):
-        rows = counted & (held.codes == a)
+def tradeoff_figures(logits: Scores, data: TrainingData, objective: Tradeoff) -> dict[str, Floats]:
+    """Return both losses, accuracy and gap (R,) of logits (R, n) on validation rows."""
+    codes, y = data.codes[data.validation], data.y[data.validation]
+    loss, disparity = objective.on_rows(logits, y, codes)
+    chosen, rates = select(logits, 0.0), []
+    eligible = objective.rate.eligible_rows(y)
+    for a in range(data.n_groups):
+        rows = eligible & (codes == a)
         if rows.any():
             rates.append(chosen[:, rows].mean(axis=1))
     return {
         "held_loss": loss,
         "held_disparity": disparity,
-        "accuracy": np.asarray((chosen == held.positive).mean(axis=1)),
+        "accuracy": np.asarray((chosen == y).mean(axis=1)),
         "gap": np.ptp(np.array(rates), axis=0) if rates else np.zeros(len(logits)),
     }
+
+
+def _validation_logits(
+    net: DialNet, data: TrainingData, processes: ProcessGroup
+) -> NDArray[np.floating[Any]]:
+    """Return each run's logits of the validation rows, (R, n)."""
+    codes, positions = data.codes[data.validation], data.validation
+    return score_runs(net, data.inputs, codes, positions=positions, processes=processes)

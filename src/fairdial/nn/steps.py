@@ -1,10 +1,10 @@
-"""One training step: plain (ERM), or GFB's bilevel one. The loop takes either."""
+"""Training steps: plain (ERM) and GFB's bilevel one."""
 
 from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any, Protocol
 
@@ -14,18 +14,18 @@ from torch import Tensor, nn
 from fairdial.errors import DivergedError
 from fairdial.nn.masoba import Directions, GaussNewton, Objective, directions, dot, residual
 from fairdial.nn.nets import DialNet, Head, take_runs
-from fairdial.nn.world import ALONE, World
+from fairdial.nn.process_group import SINGLE_PROCESS, ProcessGroup
 
 FIRST_ROUNDS = 10  # power iterations before the first scaled step
-CURVATURE_EVERY = 10  # steps between power iterations of aux="scaled"
-ROUNDS = 12  # conjugate-gradient rounds of aux="solve"
+CURVATURE_EVERY = 10  # steps between power iterations, aux="scaled"
+ROUNDS = 12  # of conjugate gradients, aux="solve"
 DAMPING = 1e-4  # of the positive semi-definite system
 TINY = 1e-30
-LARGEST = 1e6  # a weight or auxiliary variable beyond this has diverged
+LARGEST = 1e6  # larger weights and auxiliary variables have diverged
 
 
 def make_optimizer(parts: list[dict[str, Any]], name: str) -> torch.optim.Optimizer:
-    """Adam or plain gradient descent, fused where the parameters allow it."""
+    """Return Adam or plain gradient descent, fused where the parameters allow it."""
     params = [p for part in parts for p in part["params"]]
     fused = all(p.is_contiguous() and p.is_floating_point() for p in params)
     if name == "adam":
@@ -34,73 +34,69 @@ def make_optimizer(parts: list[dict[str, Any]], name: str) -> torch.optim.Optimi
 
 
 def set_grads(params: list[nn.Parameter], grads: list[Tensor]) -> None:
-    """What the optimiser will take for gradients."""
+    """Set the gradients that the optimizer sees."""
     for p, g in zip(params, grads, strict=True):
         p.grad = g
 
 
 def match_strides(params: list[nn.Parameter]) -> None:
-    """Fused optimisers are silently wrong where a gradient's strides differ from its weight's."""
+    """Copy gradients whose strides differ from their weight's: fused optimizers get them wrong."""
     for p in params:
         if p.grad is not None and p.grad.stride() != p.stride():
             p.grad = torch.empty_like(p).copy_(p.grad)
 
 
 class Losses(Protocol):
-    """Tells the losses of logits, for the record."""
+    """Anything that gives the losses of logits, for the record."""
 
     def losses(self, logits: Tensor, y: Tensor, runs: int = 1) -> dict[str, Tensor]:
-        """By name: one number, or one for each of several runs."""
+        """Return losses by name: one number, or one for each of several runs."""
 
 
 class Step(ABC):
-    """Changes the net by one batch."""
+    """Updates a net on one batch."""
 
     net: DialNet
-
     objective: Losses
-
-    world: World = ALONE  # the processes that take this step together
+    optimizers: dict[str, torch.optim.Optimizer]
+    processes: ProcessGroup = SINGLE_PROCESS  # that take this step together
 
     @abstractmethod
     def __call__(self, x: Tensor, y: Tensor) -> Tensor:
-        """Take one step; gives the logits (M, G, B) before it.
+        """Take one step; return the logits (M, G, B) before it.
 
-        With several processes, x is this one's part of the joint batch and y all its labels.
+        With several processes, x is this process's part of the joint batch and y holds all its
+        labels.
         """
 
-    @abstractmethod
-    def optimizers(self) -> dict[str, torch.optim.Optimizer]:
-        """By name, for checkpoints."""
-
     def state(self) -> dict[str, Tensor]:
-        """What a run that goes on needs besides net and optimisers."""
+        """Return what a resumed run needs besides net and optimizers."""
         return {}
 
     def restore(self, state: dict[str, Tensor]) -> None:  # noqa: B027
-        """Go on from :meth:`state`; nothing to do where that is empty."""
+        """Resume from :meth:`state`."""
 
     def diagnose(self, x: Tensor, y: Tensor) -> dict[str, float]:  # noqa: ARG002
-        """Figures of the inner workings, once an epoch."""
+        """Return diagnostics, once per epoch."""
         return {}
 
     def keep(self, runs: Sequence[int]) -> None:
-        """Go on with some of the net's runs only."""
+        """Keep some of the net's runs only."""
         before = self.net.runs
         self.net.keep(runs)
-        for optimizer in self.optimizers().values():
+        for optimizer in self.optimizers.values():
             for entries in optimizer.state.values():
                 for name, value in entries.items():
                     if isinstance(value, Tensor) and value.ndim:
                         entries[name] = take_runs(value, before, runs)
 
     def check(self) -> None:
-        """Raise where the state has stopped being finite."""
+        """Raise if the state is no longer finite."""
         refuse_nonfinite(self.net.parameters(), "the network", "learning_rate")
 
 
-def refuse_nonfinite(tensors: Any, what: str, rate: str) -> None:
-    """Raise where a tensor holds values that are not finite, or beyond all measure."""
+def refuse_nonfinite(tensors: Iterable[Tensor], what: str, rate: str) -> None:
+    """Raise if a tensor holds values that are not finite or far too large."""
     for tensor in tensors:
         largest = float(tensor.detach().abs().max()) if tensor.numel() else 0.0
         if not largest < LARGEST:
@@ -110,7 +106,7 @@ def refuse_nonfinite(tensors: Any, what: str, rate: str) -> None:
 
 
 class PlainStep(Step):
-    """Empirical risk minimisation: eq:l_pred in every group, all weights at once."""
+    """Empirical risk minimization: eq:l_pred in every group, all weights at once."""
 
     objective: Objective
 
@@ -121,22 +117,20 @@ class PlainStep(Step):
         self._params = list(net.parameters())
         trunk = {"params": list(net.trunk.parameters()), "lr": rate}
         head = {"params": list(net.head.parameters()), "lr": rate, "weight_decay": weight_decay}
-        self._optimizer = make_optimizer([trunk, head], "adam")
+        self.optimizers = {"all": make_optimizer([trunk, head], "adam")}
 
     def __call__(self, x: Tensor, y: Tensor) -> Tensor:
-        """One gradient step."""
-        self._optimizer.zero_grad(set_to_none=True)
-        logits = self.world.run(self.net, x)
-        joint = self.world.gather(logits.detach(), y.shape[-1])
-        self.world.pull(logits, self.world.mine(self.objective.prediction(joint, y)[0]))
-        self.world.sum([], grads_of=self.net)
+        """Take one gradient step."""
+        self.optimizers["all"].zero_grad(set_to_none=True)
+        logits = self.processes.forward(self.net, x)
+        joint = self.processes.all_gather(logits.detach(), y.shape[-1])
+        self.processes.backward(
+            logits, self.processes.local_rows(self.objective.prediction(joint, y)[0])
+        )
+        self.processes.all_sum([], grads_of=self.net)
         match_strides(self._params)
-        self._optimizer.step()
+        self.optimizers["all"].step()
         return joint
-
-    def optimizers(self) -> dict[str, torch.optim.Optimizer]:
-        """One for everything."""
-        return {"all": self._optimizer}
 
 
 class BilevelStep(Step):
@@ -149,24 +143,24 @@ class BilevelStep(Step):
     objective : Objective
         L_pred and L_gen.
     outer_rate, inner_rate : float
-        Of the trunk and of the head.
+        Learning rates of the trunk and of the head.
     aux : {"step", "scaled", "solve"}
-        How the auxiliary system is treated: the paper's step; or, on its positive semi-definite
-        part and for the distance loss alone, steps scaled by the curvature or conjugate gradients.
+        How the auxiliary system is solved: the paper's step; or, for its positive semi-definite
+        part and the distance loss only, steps scaled by the curvature or conjugate gradients.
     aux_rate : float
-        Of the auxiliary variable ("step": as it is; "scaled": over the largest curvature).
+        Rate of the auxiliary variable ("scaled": divided by the largest curvature).
     theta : float
         Moving-average parameter of h; 1 is the raw hypergradient.
     average_first : bool
-        Whether h takes the new direction in before the outer step, not after as in the paper.
+        Whether h includes the new direction before the outer step; in the paper, after it.
     outer_optimizer, inner_optimizer : {"adam", "sgd"}
-        What is fed with h and with D_z.
+        Optimizers that take h and D_z.
     weight_decay : float
-        Of the head; part of its Hessian.
+        Weight decay of the head; part of its Hessian.
     warm_steps : int
-        First so many steps with the prediction loss alone.
+        Number of first steps with the prediction loss only.
     directions : callable
-        Where the three directions come from.
+        Computes the three directions.
     """
 
     objective: Objective
@@ -194,10 +188,10 @@ class BilevelStep(Step):
         self.trunk, self.head = list(net.trunk.parameters()), list(net.head.parameters())
         outer = {"params": self.trunk, "lr": outer_rate}
         inner = {"params": self.head, "lr": inner_rate, "weight_decay": weight_decay}
-        if outer_optimizer == inner_optimizer:  # one call for both: all directions are taken first
-            self._optimizers = {"both": make_optimizer([outer, inner], outer_optimizer)}
+        if outer_optimizer == inner_optimizer:  # one call for both, after all directions are known
+            self.optimizers = {"both": make_optimizer([outer, inner], outer_optimizer)}
         else:
-            self._optimizers = {
+            self.optimizers = {
                 "outer": make_optimizer([outer], outer_optimizer),
                 "inner": make_optimizer([inner], inner_optimizer),
             }
@@ -214,19 +208,19 @@ class BilevelStep(Step):
         return not self.trunk or (self.theta == 1.0 and self.average_first)
 
     def __call__(self, x: Tensor, y: Tensor) -> Tensor:
-        """All directions at one iterate, then the updates (lines 7 to 10)."""
+        """Compute all directions at one iterate, then update (lines 7 to 10)."""
         for p in self.trunk:
             p.grad = None
         warm = self._count < self._warm_steps
         objective = self._plain if warm else self.objective
-        d = self._directions(self.net, x, y, self.w, objective, self.world)
+        d = self._directions(self.net, x, y, self.w, objective, self.processes)
         match_strides(self.trunk)
         fresh = self._average()
         set_grads(self.head, d.inner)
         if not warm:
             with torch.no_grad():
                 self._auxiliary_step(d)
-        for optimizer in self._optimizers.values():
+        for optimizer in self.optimizers.values():
             optimizer.step()
         if fresh:
             torch._foreach_lerp_(self.h, fresh, self.theta)
@@ -234,13 +228,13 @@ class BilevelStep(Step):
         return d.logits
 
     def _average(self) -> list[Tensor] | None:
-        """Put h (eq:h) where the outer step looks; D_g back if h is to take it in afterwards."""
+        """Set h (eq:h) as the trunk's gradient; return D_g if h includes it after the step."""
         if self._raw:
             return None
         fresh = [p.grad if p.grad is not None else torch.zeros_like(p) for p in self.trunk]
         if self.average_first:
             torch._foreach_lerp_(self.h, fresh, self.theta)
-        set_grads(self.trunk, [h.clone() for h in self.h])  # a copy: the optimiser may change it
+        set_grads(self.trunk, [h.clone() for h in self.h])  # a copy: the optimizer may change it
         return None if self.average_first else fresh
 
     @property
@@ -248,7 +242,7 @@ class BilevelStep(Step):
         return self.weight_decay + (0.0 if self.aux == "step" else DAMPING)
 
     def _auxiliary_step(self, d: Directions) -> None:
-        """Line 9: towards the solution of H w = grad_z L_gen; "step" is that of eq:w."""
+        """Move w toward the solution of H w = grad_z L_gen (line 9); "step" is that of eq:w."""
         if self.aux == "step":
             for w, step in zip(self.w, d.auxiliary, strict=True):
                 step.add_(w, alpha=self._damping)
@@ -257,7 +251,7 @@ class BilevelStep(Step):
         head, right = self.net.head, self.net.flat(d.cotangents.v_distance)
         assert isinstance(head, Head)
         c = self.net.flat(d.cotangents.c)
-        system = GaussNewton(head, d.features, c, self._damping, self.world)
+        system = GaussNewton(head, d.features, c, self._damping, self.processes)
         if self.aux == "solve":
             found = system.solve(right, self.w, ROUNDS, d.tangent)
         else:
@@ -265,28 +259,24 @@ class BilevelStep(Step):
             if first or self._count % CURVATURE_EVERY == 0:
                 rounds = FIRST_ROUNDS if first else 1
                 self._largest, self._power = system.largest(self._power, rounds)
-            off = system.off(self.w, right, d.tangent)
-            best = dot(off, off) / dot(off, system(off)).clamp_min(TINY)  # exact line search
+            rest = system.residual(self.w, right, d.tangent)
+            best = dot(rest, rest) / dot(rest, system(rest)).clamp_min(TINY)  # exact line search
             rate = torch.minimum(self.aux_rate / self._largest, best).view(-1, 1, 1)
-            found = [w - rate * o for w, o in zip(self.w, off, strict=True)]
+            found = [w - rate * r for w, r in zip(self.w, rest, strict=True)]
         for w, new in zip(self.w, found, strict=True):
             w.copy_(new)
 
-    def optimizers(self) -> dict[str, torch.optim.Optimizer]:
-        """Of trunk and head."""
-        return self._optimizers
-
     def state(self) -> dict[str, Tensor]:
-        """The auxiliary variable, the moving average, the curvature estimate, the last t."""
-        found = {"count": torch.tensor(self._count), "largest": self._largest}
+        """Return the auxiliary variable, the moving average, the curvature and the last t."""
+        state = {"count": torch.tensor(self._count), "largest": self._largest}
         if self.objective.t is not None:
-            found["t"] = torch.from_numpy(self.objective.t)
+            state["t"] = torch.from_numpy(self.objective.t)
         for name, tensors in (("w", self.w), ("h", self.h), ("power", self._power)):
-            found |= {f"{name}{i}": tensor for i, tensor in enumerate(tensors)}
-        return found
+            state |= {f"{name}{i}": tensor for i, tensor in enumerate(tensors)}
+        return state
 
     def restore(self, state: dict[str, Tensor]) -> None:
-        """Go on from :meth:`state`."""
+        """Resume from :meth:`state`."""
         self._count = int(state["count"])
         self._largest = state["largest"]
         self.objective.t = state["t"].numpy() if "t" in state else None
@@ -295,13 +285,13 @@ class BilevelStep(Step):
                 tensor.copy_(state[f"{name}{i}"])
 
     def diagnose(self, x: Tensor, y: Tensor) -> dict[str, float]:
-        """How well the auxiliary system is solved on this batch; NaN before it is looked at."""
+        """Return how well the auxiliary system is solved on this batch; NaN in the warm start."""
         warm = self._count <= self._warm_steps
         figures = {"warm": float(warm)}
         if warm and isinstance(self.net.head, Head):
             figures["aux_residual"] = math.nan
         elif isinstance(self.net.head, Head):
-            self.net.eval()  # batch normalisation has seen this batch; no dropout in a figure
+            self.net.eval()  # no dropout; batch normalization has seen this batch
             figures["aux_residual"] = residual(
                 self.net,
                 x,
@@ -310,13 +300,13 @@ class BilevelStep(Step):
                 self.objective,
                 damping=self._damping,
                 exact=self.aux == "step",
-                world=self.world,
+                processes=self.processes,
             )
             self.net.train()
         return figures
 
     def check(self) -> None:
-        """Raise where the state has stopped being finite, naming the rate to lower."""
+        """Raise if the state is no longer finite, naming the rate to lower."""
         rates = "aux_rate` or `learning_rate` (or `head_rate"
         if all(float(p.detach().abs().max()) < LARGEST for p in self.trunk + self.head):
             rates = "aux_rate"

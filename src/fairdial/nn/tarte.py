@@ -1,4 +1,4 @@
-"""TARTE's transformer: weights from a file, and the readout of rows."""
+"""TARTE's transformer: its weights, and the readout of rows."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import re
 from functools import cache
 from pathlib import Path
 from types import ModuleType
-from typing import Any
 
 import numpy as np
 import torch
@@ -16,16 +15,17 @@ from torch import nn
 
 from fairdial.errors import InvalidInputError
 
+Transformer = nn.Module
 BASE = "tarte_base."  # the transformer's part of the pretrained weights
 BLOCK = re.compile(r"transformer_encoder\.layers\.(\d+)\.")
 
 
 @cache
 def tarte_model() -> ModuleType:
-    """tarte-ai's module of networks, which needs torch alone.
+    """Return tarte-ai's module of networks, which needs only torch.
 
-    ``import tarte_ai`` would import gradient boosting and other foundation models besides: some
-    seconds, folders in the user's home, warnings.
+    ``import tarte_ai`` would also import gradient boosting and other foundation models, which takes
+    seconds, creates folders in the user's home and emits warnings.
     """
     package = importlib.util.find_spec("tarte_ai")
     if package is None or not package.submodule_search_locations:
@@ -41,21 +41,21 @@ def tarte_model() -> ModuleType:
 
 def load_transformer(
     path: Path, sizes: dict[str, int], layer: int, device: torch.device
-) -> nn.Module:
-    """The transformer up to a layer, with the weights of a file.
+) -> Transformer:
+    """Return the transformer up to a layer, with the weights of a file.
 
-    Every weight must be there in the right shape: one that is not would be left random.
+    Every weight must be in the file, in the right shape; otherwise it would stay random.
 
     Parameters
     ----------
     path : Path
-        Pretrained weights: a state dict that ``torch.save`` wrote.
+        Pretrained weights: a state dict written by ``torch.save``.
     sizes : dict
-        ``dim_input``, ``dim_transformer``, ``dim_feedforward``, ``num_heads``; more are ignored.
+        ``dim_input``, ``dim_transformer``, ``dim_feedforward``, ``num_heads``; others are ignored.
     layer : int
         The last layer, counted from 0.
     device : torch.device
-        Where it is to run.
+        Where it runs.
     """
     make = tarte_model().TARTE_Base
     try:
@@ -65,15 +65,17 @@ def load_transformer(
             for name, weights in state.items()
             if name.startswith(BASE) and _depth(name) <= layer
         }
-        with torch.device("meta"):  # no random weights: nothing is drawn
+        with torch.device("meta"):  # draw no random weights
             base = make(**sizes | {"num_layers_transformer": layer + 1}, dropout=0.0)
         base.load_state_dict(own, assign=True)
     except Exception as error:  # whatever torch raises for a file that isn't its own
         raise InvalidInputError(
-            f"`weights` must be TARTE's pretrained weights, of the sizes in `config`, got "
-            f"{str(path)!r} ({error})."
+            "weights",
+            "be TARTE's pretrained weights, of the sizes in `config`",
+            given=f"{str(path)!r} ({error})",
         ) from error
-    return base.float().requires_grad_(False).eval().to(device)  # type: ignore[no-any-return]
+    transformer: Transformer = base.float().requires_grad_(False).eval().to(device)
+    return transformer
 
 
 def _depth(name: str) -> int:
@@ -83,23 +85,23 @@ def _depth(name: str) -> int:
 
 @torch.no_grad()
 def readouts(
-    transformer: nn.Module,
+    transformer: Transformer,
     cells: NDArray[np.float32],
     names: NDArray[np.float32],
     missing: NDArray[np.bool_],
-) -> NDArray[Any]:
-    """(b, d) the readout token of each row, normalised.
+) -> NDArray[np.float32]:
+    """Return the normalized readout token of each row, (b, d).
 
     Parameters
     ----------
     transformer : Module
-        From :func:`load_transformer`.
+        The transformer, from :func:`load_transformer`.
     cells : array of shape (b, 1 + c, dim_input)
         Values.
     names : array of shape (1 + c, dim_input)
         Columns.
     missing : array of shape (b, 1 + c)
-        Tokens that nothing looks at.
+        Tokens that are masked.
     """
     device = next(transformer.parameters()).device
     columns = torch.from_numpy(names).to(device).expand(len(cells), *names.shape)
@@ -107,4 +109,7 @@ def readouts(
         torch.from_numpy(cells).to(device), columns, torch.from_numpy(missing).to(device)
     )
     readout = tokens[:, 0]
-    return nn.functional.layer_norm(readout, readout.shape[-1:]).cpu().numpy()
+    normalized: NDArray[np.float32] = (
+        nn.functional.layer_norm(readout, readout.shape[-1:]).cpu().numpy()
+    )
+    return normalized

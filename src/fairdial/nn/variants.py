@@ -1,4 +1,4 @@
-"""Other prediction losses for the same step: what studies compare, at the level of logits."""
+"""Other prediction losses for the plain step, which studies compare."""
 
 from __future__ import annotations
 
@@ -9,23 +9,24 @@ import torch
 from torch import Tensor
 from torch.nn.functional import binary_cross_entropy_with_logits
 
-from fairdial.nn.implicit import Floats, find_fairest
+from fairdial._arrays import Floats
+from fairdial.nn.implicit import find_fairest
 from fairdial.nn.masoba import Objective, _like
 
-SOFTNESS = 4.0  # k of the sigmoid that stands for a wrong decision
+SOFTNESS = 4.0  # k of the sigmoid that replaces a wrong decision
 
 
 @dataclass
 class SoftObjective(Objective):
-    """Cross-entropy to probabilities instead of labels: for a net that learns from others."""
+    """Cross-entropy to probabilities instead of labels, for a net that learns from others."""
 
     def prediction(self, logits: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
-        """First and second derivative by the logits (M, G, B)."""
+        """Return the first and second derivative in the logits (M, G, B)."""
         p, scale = torch.sigmoid(logits), 1.0 / y.numel()
         return (p - y).mul_(scale), (p * (1.0 - p)).mul_(scale)
 
     def losses(self, logits: Tensor, y: Tensor, runs: int = 1) -> dict[str, Tensor]:
-        """The loss, for the record."""
+        """Return the loss, for the record."""
         assert runs == 1
         target = y.expand_as(logits)
         return {"loss": binary_cross_entropy_with_logits(logits, target)}
@@ -33,41 +34,41 @@ class SoftObjective(Objective):
 
 @dataclass
 class ShareObjective(Objective):
-    """The prediction loss with groups weighted by their shares of the counted rows.
+    """The prediction loss with groups weighted by their shares of the eligible rows.
 
-    Batches have as many rows of each group, and weigh groups alike otherwise.
+    Batches have equally many rows of each group, so groups otherwise have equal weight.
     """
 
     def prediction(self, logits: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
-        """First and second derivative by the logits (M, G, B)."""
+        """Return the first and second derivative in the logits (M, G, B)."""
         weights = _like(_weights(self.shares), logits)
         first, second = super().prediction(logits, y)
         return first.mul_(weights), second.mul_(weights)
 
 
 def _weights(shares: Floats) -> Floats:
-    """(1, G, 1) the groups' shares, as weights whose mean is 1."""
+    """Return the groups' shares as weights (1, G, 1) whose mean is 1."""
     weights: Floats = len(shares) * shares / shares.sum()
     return weights[None, :, None]
 
 
 @dataclass
 class WholeDialObjective(Objective):
-    """Cross-entropy, and wrong decisions at the thresholds of several tolerances.
+    """Cross-entropy plus wrong decisions at the thresholds of several tolerances.
 
-    Batches have as many rows of each group; wrong decisions are weighted by the groups' shares of
-    the counted rows: for demographic parity, those of all rows, as in the accuracy that a dial is
-    judged by.
+    Batches have equally many rows of each group; wrong decisions are weighted by the groups' shares
+    of the eligible rows. For demographic parity these are all rows, as in the accuracy by which a
+    dial is judged.
 
-    Thresholds are functions of the logits: t_delta(Z) brings the batch's smooth disparity down to
-    delta, and its gradient is that of the implicit function theorem, as GFB's at delta = 0.
+    Thresholds are functions of the logits: t_delta(Z) reduces the batch's smooth disparity to
+    delta, with the gradient of the implicit function theorem; GFB uses delta = 0.
 
     Parameters
     ----------
     tolerances : tuple of float
         The deltas.
     share : float
-        Weight of the wrong decisions, mean over the tolerances, beside the cross-entropy.
+        Weight of the wrong decisions (mean over the tolerances) relative to the cross-entropy.
     """
 
     tolerances: tuple[float, ...] = (0.0, 0.05, 0.1, 0.2)
@@ -75,12 +76,12 @@ class WholeDialObjective(Objective):
     starts: dict[float, Floats] = field(default_factory=dict, repr=False)
 
     def prediction(self, logits: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
-        """First and second derivative by the logits (M, G, B); the second is cross-entropy's."""
+        """Return the derivatives in the logits (M, G, B); the second is cross-entropy's."""
         first, second = super().prediction(logits, y)
-        counted = None
-        if self.rate.counted is not None:
-            counted = (y == self.rate.counted).cpu().numpy()
-            if not counted.any(axis=1).all():  # no row counts in a group: no threshold
+        eligible = None
+        if self.rate.eligible is not None:
+            eligible = (y == self.rate.eligible).cpu().numpy()
+            if not eligible.any(axis=1).all():  # no eligible row in a group: no threshold
                 return first, second
         z = logits.detach().cpu().numpy().astype(np.float64)
         sign = 2.0 * y.cpu().numpy().astype(np.float64) - 1.0
@@ -91,7 +92,7 @@ class WholeDialObjective(Objective):
                 z,
                 self.rate,
                 self.shares,
-                counted,
+                eligible,
                 sharpness=self.sharpness,
                 start=self.starts.get(tolerance),
                 clamp=self.clamp,

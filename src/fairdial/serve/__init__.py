@@ -1,1 +1,1 @@
-"""The dial for everybody: the page, as one file that works offline or behind the model server."""
+"""The page on which anybody can turn the dial, and the server for a model."""

@@ -1,13 +1,13 @@
-"""The audit log: every move of the dial, in order; the last one is where the dial stands.
+"""The audit log: every change to the dial, in order; the last one is in effect.
 
-One SQLite file. A move is on the disk before it can be seen (write-ahead log with
-``synchronous=FULL``), and nothing but the file says where the dial stands: processes that share it
-agree, and one that is killed leaves the dial at the last recorded move. Rows can't be changed,
-replaced or deleted through SQLite. Each has a hash of itself and of the one before, so that a file
-that was altered otherwise is found out, unless all that follows was made anew as well.
+The log is one SQLite file. A change is on the disk before anybody can see it (write-ahead log with
+``synchronous=FULL``), and only the file says which tolerance is in effect: processes that share it
+agree, and a process that is killed leaves the last recorded change in effect. SQLite triggers
+refuse to change, replace or delete entries. Each entry has a hash of itself and of the entry before
+it, so :meth:`AuditLog.altered` finds an edited file unless everything after the edit was rewritten.
 
-Whoever only reads leaves no file behind: without a write-ahead log beside it the file is complete
-and nobody writes it, so it is read as it is; with one, SQLite's usual way makes nothing new.
+Reading creates no file. If there is no write-ahead log beside the file, nobody is writing, and the
+file is read as immutable; if there is one, SQLite needs no new files.
 """
 
 from __future__ import annotations
@@ -22,14 +22,13 @@ from contextlib import closing
 from dataclasses import astuple, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 from fairdial.errors import FairdialError, InvalidInputError
-from fairdial.serve.files import connect, make_file, transaction
+from fairdial.serve.sqlite import check_kind, connect, create_file, create_tables, transaction
 
 APPLICATION, FORMAT = 0x46444C41, 2  # "FDLA"
-BESIDE = ".audit.sqlite"  # after the name of the model's folder, where none is named
-SERVER = "server"  # who moves the dial when it starts; nobody else may be called so
+AUDIT_SUFFIX = ".audit.sqlite"  # added to the name of the model's folder by default
+SERVER = "server"  # who changes the dial at start-up; a reserved name
 
 SCHEMA = (
     """CREATE TABLE audit (
@@ -46,12 +45,12 @@ SCHEMA = (
         hash TEXT NOT NULL
     )""",
     """CREATE TRIGGER audit_kept BEFORE DELETE ON audit
-    BEGIN SELECT RAISE(ABORT, 'the audit log is only added to'); END""",
+    BEGIN SELECT RAISE(ABORT, 'entries of the audit log can only be added'); END""",
     """CREATE TRIGGER audit_unchanged BEFORE UPDATE ON audit
-    BEGIN SELECT RAISE(ABORT, 'the audit log is only added to'); END""",
+    BEGIN SELECT RAISE(ABORT, 'entries of the audit log can only be added'); END""",
     """CREATE TRIGGER audit_next BEFORE INSERT ON audit
     WHEN NEW.version IS NOT (SELECT coalesce(max(version), 0) + 1 FROM audit)
-    BEGIN SELECT RAISE(ABORT, 'the audit log is only added to'); END""",
+    BEGIN SELECT RAISE(ABORT, 'entries of the audit log can only be added'); END""",
 )
 COLUMNS = (
     "version, time, who, old_tolerance, old_confidence, tolerance, confidence, reason, model, "
@@ -62,51 +61,51 @@ BEFORE = f"SELECT {COLUMNS} FROM audit WHERE version < ? ORDER BY version DESC L
 ALL = f"SELECT {COLUMNS} FROM audit ORDER BY version"
 MOVED = f"SELECT {COLUMNS} FROM audit WHERE who != ? LIMIT 1"
 ADD = f"INSERT INTO audit ({COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
-ENDLESS = 2**63 - 1
+LARGEST_VERSION = 2**63 - 1
 
 
 class AuditError(FairdialError):
-    """The audit log can't be read or written: its disk is full, it is locked, or it is gone."""
+    """The audit log can't be read or written, such as on a full disk."""
 
 
 class DialMovedError(FairdialError):
-    """The dial is not where the caller has seen it.
+    """The dial changed after the caller looked at it.
 
     Attributes
     ----------
     version : int
-        Where it is.
+        The version that is in effect.
     """
 
     def __init__(self, version: int) -> None:
-        super().__init__("the dial has been moved meanwhile")
+        super().__init__("the dial has changed in the meantime")
         self.version = version
 
 
 @dataclass(frozen=True)
 class Entry:
-    """One move of the dial.
+    """One change to the dial.
 
     Attributes
     ----------
     version : int
-        Counts the moves from 1.
+        Number of the change, from 1.
     time : str
         When, in UTC, as ISO 8601.
     who : str
-        Who said to have moved it.
+        The name that was given.
     old_tolerance, old_confidence : float or None
-        Where the dial stood before; None at the first start.
+        What was in effect before; None at the first start.
     tolerance, confidence : float, float or None
-        Where it stands since.
+        What is in effect since.
     reason : str
         Why.
     model : str
         Hash of the model that was served.
     gap : float or None
-        That of the calibration rows there; above the tolerance, it is the smallest within reach.
+        Gap on the calibration rows; if it is above the tolerance, it is the smallest possible.
     hash : str
-        SHA-256 of the entry before and of all that is said here.
+        SHA-256 of the previous entry's hash and of all other fields.
     """
 
     version: int
@@ -121,14 +120,14 @@ class Entry:
     gap: float | None
     hash: str
 
-    def to_dict(self) -> dict[str, Any]:
-        """The entry for JSON."""
-        before = {"tolerance": self.old_tolerance, "confidence": self.old_confidence}
+    def to_dict(self) -> dict[str, object]:
+        """Return the entry as JSON data."""
+        old = {"tolerance": self.old_tolerance, "confidence": self.old_confidence}
         return {
             "version": self.version,
             "time": self.time,
             "who": self.who,
-            "old": None if self.old_tolerance is None else before,
+            "old": None if self.old_tolerance is None else old,
             "new": {"tolerance": self.tolerance, "confidence": self.confidence},
             "reason": self.reason,
             "model": self.model,
@@ -138,35 +137,21 @@ class Entry:
         }
 
 
-def hash_entry(before: str, *values: Any) -> str:
-    """The hash of an entry: of the hash before it ("" for the first) and of its other values."""
-    told = json.dumps([before, *values], separators=(",", ":"))
-    return hashlib.sha256(told.encode()).hexdigest()
+def hash_entry(previous: str, *values: object) -> str:
+    """Return the hash of an entry from the previous entry's hash ("" at first) and its values."""
+    data = json.dumps([previous, *values], separators=(",", ":"))
+    return hashlib.sha256(data.encode()).hexdigest()
 
 
 def first_altered(entries: Iterable[Entry]) -> int | None:
-    """The version of the first of all entries that isn't what its hash says; None: all are."""
-    before = ""
+    """Return the version of the first entry that doesn't match its hash, or None."""
+    previous = ""
     for place, entry in enumerate(entries, 1):
         *values, found = astuple(entry)
-        if entry.version != place or found != hash_entry(before, *values):
+        if entry.version != place or found != hash_entry(previous, *values):
             return place
-        before = found
+        previous = found
     return None
-
-
-def _chained(before: Entry | None, **move: Any) -> Entry:
-    """The entry of a move that comes after another, or is the first."""
-    entry = Entry(
-        version=1 if before is None else before.version + 1,
-        time=_now(),
-        old_tolerance=None if before is None else before.tolerance,
-        old_confidence=None if before is None else before.confidence,
-        hash="",
-        **move,
-    )
-    *values, _ = astuple(entry)
-    return replace(entry, hash=hash_entry("" if before is None else before.hash, *values))
 
 
 class AuditLog:
@@ -177,9 +162,9 @@ class AuditLog:
     path : path
         The file.
     create : bool
-        Make the file where there is none.
+        Create the file if it doesn't exist.
     write : bool
-        Whether moves may be added; otherwise the file is opened for reading only.
+        Whether entries may be added; otherwise the file is opened for reading only.
 
     Examples
     --------
@@ -201,51 +186,62 @@ class AuditLog:
         self.path = Path(path).absolute()
         self.writable = write
         if create:
-            make_file(self.path, "audit")
+            create_file(self.path, "audit")
         if not self.path.is_file():
-            raise InvalidInputError(f"`audit` must be a file, got {str(self.path)!r}, which isn't.")
+            raise InvalidInputError("audit", "be an existing file", given=repr(str(self.path)))
         self._writing, self._reading = threading.Lock(), threading.Lock()
         self._writer: sqlite3.Connection | None = None
         self._reader: sqlite3.Connection | None = None
         try:
             if write:
                 self._writer = connect(self.path, "rw")
-                _prepare(self._writer, self.path)
+                with transaction(self._writer):
+                    create_tables(self._writer, APPLICATION, SCHEMA, FORMAT)
+                self._write_ahead(self._writer)
                 self._reader = connect(self.path, "rw")
-                _check(self._reader, self.path)
             else:
-                with closing(self._look()) as reader:
-                    _check(reader, self.path)
+                with closing(self._open_reader()) as reader:
+                    check_kind(reader, APPLICATION, FORMAT)
         except sqlite3.Error as error:
             raise InvalidInputError(
-                f"`audit` must be an audit log that can be {'written' if write else 'read'}, got "
-                f"{str(self.path)!r} ({error})."
+                "audit",
+                f"be an audit log that can be {'written' if write else 'read'}",
+                given=f"{str(self.path)!r} ({error})",
             ) from error
         found = self.path.stat()
         self._identity = found.st_dev, found.st_ino
 
+    def _write_ahead(self, connection: sqlite3.Connection) -> None:
+        (mode,) = connection.execute("PRAGMA journal_mode = WAL").fetchone()
+        if mode != "wal":
+            raise InvalidInputError(
+                "audit",
+                "be on a disk that supports SQLite's write-ahead log",
+                given=f"{str(self.path)!r} (a network drive?)",
+            )
+
     def last(self) -> Entry | None:
-        """The last move: where the dial stands. None: it was never set."""
+        """Return the last entry, which is in effect, or None if there is none."""
         found = self._read(LAST)
         return found[0] if found else None
 
     def entries(self, limit: int, before: int | None = None) -> list[Entry]:
-        """At most ``limit`` moves, the last one first, or the last ones before a version."""
-        return self._read(BEFORE, ENDLESS if before is None else before, limit)
+        """Return at most ``limit`` entries, newest first, optionally those before a version."""
+        return self._read(BEFORE, LARGEST_VERSION if before is None else before, limit)
 
     def moved(self) -> bool:
-        """Whether anybody but the server itself has moved the dial."""
+        """Return whether anybody but the server itself has changed the dial."""
         return bool(self._read(MOVED, SERVER))
 
     def altered(self) -> int | None:
-        """The version of the first entry that isn't what its hash says; None: all are."""
-        return first_altered(self._read(ALL, apart=True))
+        """Return the version of the first entry that doesn't match its hash, or None."""
+        return first_altered(self._read(ALL, separately=True))
 
-    def _read(self, query: str, *values: int | str, apart: bool = False) -> list[Entry]:
-        """Entries; what takes longer is read apart, so that nobody else has to wait."""
+    def _read(self, query: str, *values: int | str, separately: bool = False) -> list[Entry]:
+        """Return entries; long reads use a separate connection, so that nobody waits for them."""
         try:
-            if self._reader is None or apart:
-                with closing(self._look()) as reader:
+            if self._reader is None or separately:
+                with closing(self._open_reader()) as reader:
                     rows = reader.execute(query, values).fetchall()
             else:
                 with self._reading:
@@ -254,8 +250,8 @@ class AuditLog:
             raise AuditError(f"the audit log can't be read ({error})") from error
         return [Entry(*row) for row in rows]
 
-    def _look(self) -> sqlite3.Connection:
-        """A connection that only reads, and makes no file."""
+    def _open_reader(self) -> sqlite3.Connection:
+        """Open a connection that only reads and creates no file."""
         ahead = self.path.with_name(f"{self.path.name}-wal")
         return connect(self.path, "ro" if ahead.exists() else "ro&immutable=1")
 
@@ -270,53 +266,60 @@ class AuditLog:
         gap: float | None = None,
         seen: int | None = None,
     ) -> Entry:
-        """Record a move; when this returns, it is on the disk, and every process sees it.
+        """Record a change; when this returns, it is on the disk and every process sees it.
 
         Parameters
         ----------
         tolerance, confidence : float, float or None
-            Where the dial is to stand.
+            What takes effect.
         who, reason, model : str
-            Who moves it, why, and of which model.
+            Who changes the dial, why, and the model's hash.
         gap : float, optional
-            The gap of the calibration rows there.
+            The gap on the calibration rows.
         seen : int, optional
-            The version that the caller has seen; another one by now is refused.
+            The version that the caller saw; raise if another one is in effect.
 
         Raises
         ------
         AuditError
-            It can't be recorded; the dial stands where it stood.
+            The change can't be recorded; the dial stays as it was.
         DialMovedError
-            Somebody else has moved it meanwhile.
+            Somebody else changed the dial in the meantime.
         """
         if self._writer is None:
             raise AuditError("the audit log was opened for reading only")
         with self._writing:
-            self._check_place()
+            self._check_in_place()
             try:
                 with transaction(self._writer):
                     rows = self._writer.execute(LAST).fetchall()
-                    before = Entry(*rows[0]) if rows else None
-                    version = before.version if before else 0
+                    previous = Entry(*rows[0]) if rows else None
+                    version = previous.version if previous else 0
                     if seen is not None and seen != version:
                         raise DialMovedError(version)
-                    entry = _chained(
-                        before,
-                        tolerance=float(tolerance) + 0.0,  # as it comes back: -0.0 is 0.0
-                        confidence=confidence,
+                    entry = Entry(
+                        version=version + 1,
+                        time=datetime.now(UTC).isoformat(timespec="milliseconds"),
                         who=who,
+                        old_tolerance=previous.tolerance if previous else None,
+                        old_confidence=previous.confidence if previous else None,
+                        tolerance=float(tolerance) + 0.0,  # SQLite returns -0.0 as 0.0
+                        confidence=confidence,
                         reason=reason,
                         model=model,
                         gap=gap,
+                        hash="",
                     )
+                    *values, _ = astuple(entry)
+                    digest = hash_entry(previous.hash if previous else "", *values)
+                    entry = replace(entry, hash=digest)
                     self._writer.execute(ADD, astuple(entry))
             except sqlite3.Error as error:
                 raise AuditError(f"the audit log can't be written ({error})") from error
         return entry
 
-    def _check_place(self) -> None:
-        """A file that was deleted or replaced can still be written, but nobody would read it."""
+    def _check_in_place(self) -> None:
+        """Raise if the file was deleted or replaced: writing would work, but nobody reads it."""
         try:
             found = self.path.stat()
         except OSError as error:
@@ -325,42 +328,7 @@ class AuditLog:
             raise AuditError("the audit log was replaced by another file")
 
     def close(self) -> None:
-        """Give the file back."""
+        """Close the file."""
         for connection in (self._reader, self._writer):
             if connection is not None:
                 connection.close()
-
-
-def _prepare(connection: sqlite3.Connection, path: Path) -> None:
-    """Set up an empty file; one that holds something must be an audit log."""
-    with transaction(connection):
-        empty = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0] == 0
-        if empty and connection.execute("PRAGMA application_id").fetchone()[0] == 0:
-            for statement in SCHEMA:
-                connection.execute(statement)
-            connection.execute(f"PRAGMA application_id = {APPLICATION}")
-            connection.execute(f"PRAGMA user_version = {FORMAT}")
-    _check(connection, path)
-    (mode,) = connection.execute("PRAGMA journal_mode = WAL").fetchone()
-    if mode != "wal":
-        raise InvalidInputError(
-            f"`audit` must lie on a disk that allows SQLite's write-ahead log, got {str(path)!r} "
-            "(a network drive?)."
-        )
-
-
-def _check(connection: sqlite3.Connection, path: Path) -> None:
-    (kind,) = connection.execute("PRAGMA application_id").fetchone()
-    (version,) = connection.execute("PRAGMA user_version").fetchone()
-    if kind != APPLICATION:
-        raise InvalidInputError(
-            f"`audit` must be an audit log, got {str(path)!r}, another kind of file."
-        )
-    if version != FORMAT:
-        raise InvalidInputError(
-            f"`audit` has format version {version}, this fairdial reads {FORMAT} only."
-        )
-
-
-def _now() -> str:
-    return datetime.now(UTC).isoformat(timespec="milliseconds")

@@ -1,78 +1,77 @@
-"""A model as the server uses it: records in, margins out, positions of the dial remembered."""
+"""A model as the server uses it: records in, margins out, with a cache of operating points."""
 
 from __future__ import annotations
 
 import copy
 import threading
 import warnings
-from collections.abc import Hashable, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Hashable, Sequence
+from functools import partial
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from sklearn.compose import ColumnTransformer
 from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
 
-from fairdial.encoders import TableEncoder
+from fairdial._arrays import Codes, Floats, Indices
+from fairdial.core.frontier import Frontier
+from fairdial.core.point import Point, Points
+from fairdial.core.serialization import json_name
 from fairdial.errors import FairdialWarning, InvalidInputError
-from fairdial.frontier import Frontier
-from fairdial.methods.base import DialClassifier
-from fairdial.methods.families import FamilyClassifier
-from fairdial.methods.network import torch_module
-from fairdial.methods.rows import Codes
-from fairdial.methods.thresholds import ThresholdClassifier
-from fairdial.points import Point, Points
-from fairdial.scorers import AveragedScorer, SklearnScorer
+from fairdial.estimators.base import DialClassifier
+from fairdial.estimators.families import Family, FamilyClassifier
+from fairdial.estimators.scorers import AveragedScorer, SklearnScorer
+from fairdial.estimators.thresholds import ThresholdClassifier
+from fairdial.serve.record_encoders import RecordEncoder, TreeRecordEncoder
 from fairdial.serve.records import (
-    SHOWN,
     BadRowError,
     Layout,
-    RecordEncoder,
     encoder_layout,
     make_table,
-    row_name,
+    shorten,
     table_layout,
 )
-from fairdial.states_json import plain_name
+from fairdial.tables.encoder import TableEncoder
 
-Floats = NDArray[np.float64]
+CACHE_SIZE = 1024  # operating points
+_LOCK = threading.Lock()  # warning filters belong to the process
 
-REMEMBERED = 1024  # positions of the dial
-_ONE = threading.Lock()  # warnings are everybody's
+Model = ThresholdClassifier | FamilyClassifier
 
 
-class Positions:
-    """Where the dial stands for a tolerance: :meth:`fairdial.Frontier.at`, remembered."""
+class PointCache:
+    """Operating points of a frontier (:meth:`fairdial.Frontier.at`), cached by tolerance."""
 
     def __init__(self, frontier: Frontier) -> None:
         self._frontier = frontier
         self._known: dict[tuple[float, float | None], Point] = {}
 
     def at(self, tolerance: float, confidence: float | None) -> Point:
-        """One position; CannotCertifyError: there is none with this confidence."""
+        """Return the point for a tolerance that was declared; raise CannotCertifyError."""
         key = tolerance, confidence
         point = self._known.get(key)
         if point is None:
-            with _ONE, _quiet():
+            with _LOCK, _no_warnings():
                 point = self._frontier.at(tolerance, confidence=confidence)
-                while len(self._known) >= REMEMBERED:
+                while len(self._known) >= CACHE_SIZE:
                     del self._known[next(iter(self._known))]
                 self._known[key] = point
         return point
 
     def many(self, tolerances: Floats, confidence: float | None) -> Points:
-        """Positions for different tolerances; statements are about the whole dial at once.
+        """Return points whose statements hold for all tolerances at once.
 
-        So each position is its own tolerance's, whatever else is asked for.
+        So each point depends on its own tolerance only, whatever else is asked for.
         """
-        with _ONE, _quiet():
+        with _LOCK, _no_warnings():
             points: Points = self._frontier.at(tolerances, confidence=confidence, simultaneous=True)
         return points
 
 
-def _quiet() -> Any:
-    """Without our own warnings: what they say is in the answers."""
+def _no_warnings() -> warnings.catch_warnings[None]:
+    """Ignore our own warnings: the answers say the same."""
     return warnings.catch_warnings(action="ignore", category=FairdialWarning)
 
 
@@ -82,7 +81,7 @@ class Decider:
     Parameters
     ----------
     model : estimator
-        Calibrated, of rows in a table.
+        Calibrated, for rows of a table.
 
     Attributes
     ----------
@@ -92,92 +91,94 @@ class Decider:
         Names of the groups as text, in the order of their codes.
     labels : list
         The negative and the positive label.
-    positions : Positions
-        The dial.
+    points : PointCache
+        The operating points.
     unnamed : name or None
-        The group of rows without one: the only one, or that which training named for them.
+        The group of rows without one: the only one, or the one that training named for them.
     swept : bool
-        Whether one score and thresholds decide; otherwise a family's margins do.
+        Whether thresholds on one score decide; otherwise the margins of a family do.
     """
 
     def __init__(self, model: DialClassifier) -> None:
         check_is_fitted(model, "frontier_")
         self.frontier: Frontier = model.frontier_
         self.labels: list[Any] = model.classes_.tolist()
-        self.positions = Positions(model.frontier_)
-        names = [plain_name(name) for name in self.frontier.groups]
-        self.groups = tuple(map(str, names))
-        if len(set(self.groups)) < len(names):
-            raise InvalidInputError(
-                "`model` must have groups whose names differ as text to be served, got two alike."
-            )
+        self.points = PointCache(model.frontier_)
+        self._names = [json_name(name) for name in self.frontier.groups]
+        self.groups = tuple(map(str, self._names))
+        if len(set(self.groups)) < len(self.groups):
+            raise InvalidInputError("model", "have groups whose names differ as text to be served")
         self._codes: dict[Hashable, int] = {}
-        for code, name in enumerate(names):
+        for code, name in enumerate(self._names):
             self._codes[type(name), name] = code  # true is not 1
             if type(name) is float and name.is_integer():
-                self._codes[int, int(name)] = code  # as many write 1.0 in JSON
+                self._codes[int, int(name)] = code  # many write 1.0 as 1 in JSON
         column = model.sensitive_column
         self._sensitive = column if isinstance(column, (list, tuple)) else [column]
-        told = getattr(model, "training_", {}).get("missing_group")
-        alone = len(self._sensitive) == 1 and told in names
-        self.unnamed: Any = told if alone else None
-        if len(names) == 1:
-            self.unnamed = names[0]
-        self.layout, self._model, self._records = _for_records(model)
+        self.unnamed: Any = None
+        if len(self._names) == 1:
+            self.unnamed = self._names[0]
+        elif len(self._sensitive) == 1:
+            missing = getattr(model, "training_", {}).get("missing_group")
+            self.unnamed = missing if missing in self._names else None
+        if not isinstance(model, Model):
+            given = type(model).__name__
+            raise InvalidInputError("model", "be an estimator of fairdial", given=given)
+        self.layout, self._model, self._takes_records = _for_records(model)
         self.swept = isinstance(model, ThresholdClassifier)
 
     def codes(self, groups: Sequence[Any], features: Sequence[Any] | None = None) -> Codes:
         """(n,) codes of groups as JSON names them; None is the group of rows without one.
 
-        ``features`` are those that the groups stand beside, to say where one was looked for.
+        ``features`` of the same rows help to explain where a missing group belongs.
         """
         if self.unnamed is not None:
             groups = [self.unnamed if name is None else name for name in groups]
         try:
             return np.array([self._codes[type(name), name] for name in groups], np.intp)
         except (KeyError, TypeError):
-            row = next(i for i, name in enumerate(groups) if not self._known(name))
-            names = ", ".join(repr(plain_name(name)) for name in self.frontier.groups[:SHOWN])
-            more = len(self.groups) - SHOWN
-            got = "another"
-            if groups[row] is None:
-                got = "nothing" if features is None else self._missing(features[row])
+            row = next(i for i, name in enumerate(groups) if not self._is_known(name))
+            missing = groups[row] is None
             raise BadRowError(
-                f"{row_name(row)}: `group` must be one of the model's groups, {names}"
-                f"{f' and {more} more' if more > 0 else ''}, got {got}."
+                "group",
+                f"be one of the model's groups, {shorten(self._names)}",
+                given="nothing" if missing else "another value",
+                hint=self._advice(features[row]) if missing and features is not None else "",
+                row=row,
             ) from None
 
-    def _missing(self, features: Any) -> str:
-        """That a row has no group, and where it belongs."""
-        there = [
-            name for name in self._sensitive if isinstance(features, dict) and name in features
-        ]
-        misplaced = f", not in them as {', '.join(map(repr, there))}" if there else ""
-        return f"nothing: it stands beside `features`{misplaced}"
-
-    def _known(self, name: Any) -> bool:
+    def _is_known(self, name: Any) -> bool:
         return isinstance(name, Hashable) and (type(name), name) in self._codes
 
+    def _advice(self, features: Any) -> str:
+        """Return where the group of a row belongs, and where it was given instead."""
+        record = features if isinstance(features, dict) else {}
+        inside = ", ".join(repr(name) for name in self._sensitive if name in record)
+        return f"Put it next to `features`{f', not into them as {inside}' if inside else ''}."
+
     def rows(self, features: Sequence[Any]) -> Any:
-        """Rows of JSON, checked, as what the scorer takes."""
-        records = self.layout.records(features)
-        return records if self._records else make_table(self.layout, records)
+        """Return checked rows of JSON as what the scorer takes."""
+        records = self.layout.check(features)
+        return records if self._takes_records else make_table(self.layout, records)
 
     def scores(self, rows: Any, codes: Codes) -> Floats:
-        """(n,) logits on which the thresholds work."""
-        model: Any = self._model
+        """(n,) logits that the thresholds apply to."""
+        assert isinstance(self._model, ThresholdClassifier)
         try:
-            return np.asarray(model._score(rows, codes), np.float64)
+            return np.asarray(self._model._score(rows, codes), np.float64)
         except (TypeError, ValueError) as error:
-            if self._records:
+            if self._takes_records:
                 raise
-            raise _refused() from error
+            raise BadRowError(
+                "features",
+                "be like the training rows",
+                given="rows that the model can't score",
+                hint="Check the types of the columns and missing values.",
+            ) from error
 
-    def margins(
-        self, rows: Any, codes: Codes, points: Sequence[Point], places: NDArray[np.intp]
-    ) -> Floats:
-        """(n,) margins of rows, each at its place among several positions."""
-        if self.swept:
+    def margins(self, rows: Any, codes: Codes, points: Sequence[Point], places: Indices) -> Floats:
+        """(n,) margins of rows, each at its place among several operating points."""
+        if isinstance(self._model, ThresholdClassifier):
             logits = self.scores(rows, codes)
             if len(points) == 1:
                 limits = points[0].thresholds[codes]
@@ -187,8 +188,8 @@ class Decider:
                 return logits - limits
             with np.errstate(invalid="ignore"):
                 margin = logits - limits
-            return np.where(np.isnan(margin), 0.0, margin)  # inf over inf: not above
-        scorer: Any = self._model.scorer_
+            return np.where(np.isnan(margin), 0.0, margin)  # inf - inf: not above the threshold
+        scorer: Family = self._model.scorer_
         prepared = scorer.prepare(rows, codes)
         settings, back = np.unique([point.setting for point in points], return_inverse=True)
         chosen, margin = back[places], np.empty(len(codes))
@@ -197,97 +198,71 @@ class Decider:
         return margin
 
 
-def _refused() -> BadRowError:
-    return BadRowError(
-        "`features` must be what the model was trained on, got rows that it can't score; check "
-        "the types of the columns and missing values."
-    )
-
-
 # ---- models that take records ------------------------------------------------------------------
 
 
-def _for_records(model: DialClassifier) -> tuple[Layout, Any, bool]:
-    """The rows' layout, and the model with a scorer that takes records, or tables if it must."""
-    served: Any = copy.copy(model)
-    scorer = served.scorer_
+def _for_records(model: Model) -> tuple[Layout, Model, bool]:
+    """Return the layout of rows, the model to score them, and whether it takes records.
+
+    If so, the model is a copy whose encoders take records; otherwise rows must become tables.
+    """
+    scorer: Any = model.scorer_
     if isinstance(scorer, (SklearnScorer, AveragedScorer)):
-        parts: list[Any] = scorer.scorers if isinstance(scorer, AveragedScorer) else [scorer]
-        if all(_encodes(e) for part in parts for e in getattr(part, "estimators", [None])):
-            first = parts[0].estimators[0]
-            for_records = [_record_scorer(part) for part in parts]
-            averaged = isinstance(scorer, AveragedScorer)
-            served.scorer_ = AveragedScorer(for_records) if averaged else for_records[0]
-            return encoder_layout(first.steps[0][1]), served, True
-        return _table_of(model), served, False
-    if not isinstance(model, (ThresholdClassifier, FamilyClassifier)):
-        raise InvalidInputError(f"`model` must be an estimator, got {type(model).__name__}.")
-    encoder = getattr(served, "encoder_", None)
-    if type(encoder) is TableEncoder:
-        served.scorer_ = _record_net(scorer, RecordEncoder(encoder))
-        return encoder_layout(encoder), served, True
-    return _table_of(model), served, False
+        layout, scorer = _for_pipelines(model, scorer)
+    elif type(encoder := getattr(model, "encoder_", None)) is TableEncoder:
+        from fairdial.nn.quick import replace_encoder  # needs torch, as the model does
+
+        layout, scorer = encoder_layout(encoder), replace_encoder(scorer, RecordEncoder(encoder))
+    else:
+        layout, scorer = _table_layout(model), None
+    if scorer is None:
+        return layout, model, False
+    served = copy.copy(model)
+    served.scorer_ = scorer
+    return layout, served, True
 
 
-def _record_net(scorer: Any, encode: RecordEncoder) -> Any:
-    """The scorer of a network that takes records."""
-    quick = torch_module("quick").quick_scorer(scorer)
-    if quick is not None:
-        return _RecordNet(quick, encode)
-    served = copy.copy(scorer)
-    inputs = replace(scorer.encode, encoder=None)  # records are encoded here
-    served.encode = lambda rows: inputs(encode(rows))
-    return served
+def _for_pipelines(
+    model: Model, scorer: SklearnScorer | AveragedScorer
+) -> tuple[Layout, SklearnScorer | AveragedScorer | None]:
+    """Return the layout of rows, and a scorer whose pipelines take records; None if they can't."""
+    parts: list[Any] = scorer.scorers if isinstance(scorer, AveragedScorer) else [scorer]
+    pipelines = [e for part in parts for e in getattr(part, "estimators", [None])]
+    first = {type(p[0]) if type(p) is Pipeline and len(p) > 1 else None for p in pipelines}
+    make: Callable[[Any], RecordEncoder | TreeRecordEncoder | None]
+    if first == {TableEncoder}:
+        layout, make = encoder_layout(pipelines[0][0]), RecordEncoder
+    else:
+        layout = _table_layout(model)
+        if first != {ColumnTransformer}:
+            return layout, None
+        make = partial(TreeRecordEncoder.make, layout=layout)
+    replaced = []
+    for part in parts:
+        encoders = [make(p[0]) for p in part.estimators]
+        if None in encoders:
+            return layout, None
+        pairs = zip(part.estimators, encoders, strict=True)
+        estimators = [_without_encoder(p, encoder, part.method) for p, encoder in pairs]
+        replaced.append(SklearnScorer(estimators, positive=part.positive, method=part.method))
+    return layout, AveragedScorer(replaced) if isinstance(scorer, AveragedScorer) else replaced[0]
 
 
-class _RecordNet:
-    """A quick network that takes records."""
-
-    def __init__(self, quick: Any, encode: RecordEncoder) -> None:
-        self._quick, self._encode = quick, encode
-
-    def logits(self, rows: Any, groups: Codes) -> Any:
-        return self._quick.logits(self._encode(rows), groups)
-
-
-def _table_of(model: Any) -> Layout:
+def _table_layout(model: Model) -> Layout:
     count = getattr(model, "n_features_in_", None)
     if count is None:
         raise InvalidInputError(
-            "`model` must take rows of a table to be served, got one of pictures or tensors."
+            "model", "take rows of a table to be served", given="one of pictures or tensors"
         )
     names = getattr(model, "feature_names_in_", None)
     dtypes = getattr(model, "feature_dtypes_", None)
     return table_layout(None if names is None else names.tolist(), int(count), dtypes)
 
 
-def _encodes(estimator: Any) -> bool:
-    """Whether it is a pipeline that starts with our encoder."""
-    return (
-        type(estimator) is Pipeline
-        and len(estimator.steps) > 1
-        and type(estimator.steps[0][1]) is TableEncoder
+def _without_encoder(pipeline: Pipeline, encoder: Any, method: str) -> SimpleNamespace:
+    """Return an object with one method of a pipeline; a Pipeline takes far longer."""
+    rest = pipeline[1:]
+    score = getattr(rest[0] if len(rest) == 1 else rest, method)
+    return SimpleNamespace(
+        classes_=pipeline.classes_, **{method: lambda rows: score(encoder.transform(rows))}
     )
-
-
-def _record_scorer(scorer: SklearnScorer) -> SklearnScorer:
-    estimators = [_RecordPipeline(estimator) for estimator in scorer.estimators]
-    return SklearnScorer(estimators, positive=scorer.positive, method=scorer.method)
-
-
-class _RecordPipeline:
-    """A pipeline whose encoder takes records."""
-
-    def __init__(self, pipeline: Pipeline) -> None:
-        self._encode, rest = RecordEncoder(pipeline.steps[0][1]), pipeline[1:]
-        self._rest = rest.steps[0][1] if len(rest.steps) == 1 else rest
-        self.classes_ = pipeline.classes_
-
-    def predict_proba(self, rows: Any) -> Any:
-        return self._rest.predict_proba(self._encode(rows))
-
-    def decision_function(self, rows: Any) -> Any:
-        return self._rest.decision_function(self._encode(rows))
-
-    def predict(self, rows: Any) -> Any:
-        return self._rest.predict(self._encode(rows))

@@ -1,77 +1,74 @@
-"""What unlabelled scores tell: rates with intervals, drift, thresholds anew. Counts only.
+"""Statistics of unlabeled scores: rates with intervals, drift, and new thresholds.
 
-Scores are kept as counts in bins, closed above, so that what a threshold at an edge selects is
-exact, and no row is kept.
+Scores are stored as counts in bins that are closed above, so the number of scores above a bin edge
+is exact, and no row is stored.
 
-*Interval of the gap*: :func:`fairdial.confidence.gap_interval`, from exact (Clopper-Pearson)
-intervals of the groups' selection rates that share the doubt (:func:`rate_intervals`). It covers
-the gap of the population that the rows were drawn from with at least the confidence, for one look
-at rows whose number was not chosen by looking.
+*Interval of the gap*: :func:`fairdial.core.certificates.gap_interval`, from exact (Clopper-Pearson)
+intervals of the groups' selection rates that hold jointly (:func:`rate_intervals`). It covers the
+gap of the population that the rows were drawn from with at least the stated confidence, for one
+look at a number of rows that was not chosen by looking.
 
-*Drift*: the largest distance between a group's distribution of scores and that of its calibration
-rows is compared with what chance allows, by the inequality of Dvoretzky, Kiefer, Wolfowitz and
-Massart for both samples. It is looked at when a group has its first 100 rows, and again whenever
-their number has doubled; look k (from 0) spends 1 / ((k + 1) (k + 2)) of the groups' share of half
-the doubt, the calibration rows spend the other half. So if nothing has changed, and rows come
-independently, a false alarm *ever* happens with at most the stated probability.
+*Drift*: the largest difference between the distribution of a group's scores and that of its
+calibration rows is compared with a bound from the Dvoretzky-Kiefer-Wolfowitz-Massart inequality for
+both samples. A group is tested when it has its first 100 rows, and again whenever their number has
+doubled. Half of the error probability goes to the calibration rows; test k (from 0) spends
+1 / ((k + 1) (k + 2)) of the other half, divided among the groups. So if nothing has changed and
+rows are independent, the probability of a false alarm at *any* time is at most the stated one.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from fairdial.confidence import rate_interval
-from fairdial.criteria import Criterion
-from fairdial.frontier import Frontier
-from fairdial.ladders import Ladder
-from fairdial.paths import Path, count_rows
-
-Floats = NDArray[np.float64]
-Counts = NDArray[np.int64]
+from fairdial._arrays import Codes, Counts, Floats, Indices
+from fairdial.core.certificates import rate_interval
+from fairdial.core.criteria import Criterion
+from fairdial.core.frontier import Frontier
+from fairdial.core.group_scores import GroupScores, total_counts
+from fairdial.core.threshold_path import ThresholdPath
 
 BINS = 4096
-WIDTH = 2.0**-7  # of a bin, in logits: all of them over (-16, 16], the outermost without end
+WIDTH = 2.0**-7  # of a bin, in logits: (-16, 16] in all; the outermost bins are unbounded
 HALF = BINS // 2
 FIRST_LOOK = 100  # rows
 FALSE_ALARMS = 0.01
-LEVEL = 0.95  # of the gap's interval
+LEVEL = 0.95  # confidence of the gap's interval
 
 
-def bin_scores(scores: Floats, codes: NDArray[Any], n_groups: int) -> Counts:
-    """(K, BINS) rows by group and bin of their score, highest scores first."""
+def bin_scores(scores: Floats, codes: Codes, n_groups: int) -> Counts:
+    """Return the number of rows by group and bin of their score, highest scores first."""
     places = codes.astype(np.intp) * BINS + _bin_of(scores)
-    return np.bincount(places, minlength=n_groups * BINS).reshape(n_groups, BINS)
+    return np.bincount(places, minlength=n_groups * BINS).reshape(n_groups, BINS)  # (K, BINS)
 
 
-def _bin_of(scores: Floats) -> NDArray[np.intp]:
-    """Bins descend; a score on an edge lies in the bin below it."""
+def _bin_of(scores: Floats) -> Indices:
+    """Return the bins of scores; a score on an edge is in the bin below the edge."""
     inside = np.clip(scores, -HALF * WIDTH, HALF * WIDTH)
-    down = np.floor(inside / -WIDTH)  # exact: a power of two
+    down = np.floor(inside / -WIDTH)  # exact: the width is a power of two
     return np.minimum(down, HALF - 1).astype(np.intp) + HALF
 
 
 def calibration_bins(frontier: Frontier) -> Counts | None:
-    """The calibration rows' scores in the same bins.
+    """Return the calibration rows by group and bin of their score.
 
-    None where they are not kept, or don't follow the law of new rows' scores (cross-fitting).
+    Return None if the scores were not kept, or if cross-fitting gave them another distribution than
+    new rows have.
     """
-    states = frontier.states
-    if not isinstance(states, Path) or frontier.certificate == "none":
+    points = frontier.points
+    if not isinstance(points, ThresholdPath) or frontier.certificate == "none":
         return None
-    lines = [
-        np.bincount(_bin_of(ladder.upper), ladder.counts.sum(axis=0), minlength=BINS)
-        for ladder in states.ladders
+    counts = [
+        np.bincount(_bin_of(group.upper), group.counts.sum(axis=0), minlength=BINS)
+        for group in points.group_scores
     ]
-    return np.array(lines).astype(np.int64)
+    return np.array(counts).astype(np.int64)  # (K, BINS)
 
 
 def rate_intervals(selected: Counts, rows: Counts, confidence: float) -> tuple[Floats, Floats]:
-    """Exact intervals of the groups' rates that hold together: lowest and highest, (K,) each.
+    """Return the ends of exact intervals of the groups' rates that hold jointly.
 
     Examples
     --------
@@ -89,16 +86,16 @@ def rate_intervals(selected: Counts, rows: Counts, confidence: float) -> tuple[F
 
 @dataclass(frozen=True)
 class Look:
-    """One look at a group's scores.
+    """One test of a group's scores for drift.
 
     Attributes
     ----------
     number : int
-        Which look, from 0.
+        Number of the test, from 0.
     distance : float
-        Largest difference of the two distributions.
+        Largest difference between the two distribution functions.
     bound : float
-        What chance allows.
+        The largest distance that chance explains.
     """
 
     number: int
@@ -107,41 +104,42 @@ class Look:
 
     @property
     def drift(self) -> bool:
-        """Whether chance doesn't explain the distance."""
+        """Whether the distance is larger than chance explains."""
         return self.distance > self.bound
 
 
 def look_number(rows: int) -> int:
-    """The last look that is due at so many rows; -1: none yet."""
+    """Return the number of the last test due after so many rows, or -1 before the first."""
     return -1 if rows < FIRST_LOOK else int(rows // FIRST_LOOK).bit_length() - 1
 
 
 def look(observed: Counts, calibration: Counts, n_groups: int) -> Look:
-    """Compare one group's scores, (BINS,) counts, with those of its calibration rows."""
-    rows, before = int(observed.sum()), int(calibration.sum())
-    number = look_number(rows)
+    """Compare a group's binned scores with those of its calibration rows, (BINS,) each."""
+    n_observed, n_calibration = int(observed.sum()), int(calibration.sum())
+    number = look_number(n_observed)
     share = FALSE_ALARMS / (2 * n_groups)
     spent = share / ((number + 1) * (number + 2))
-    bound = math.sqrt(math.log(2 / share) / (2 * before)) + math.sqrt(
-        math.log(2 / spent) / (2 * rows)
+    bound = math.sqrt(math.log(2 / share) / (2 * n_calibration)) + math.sqrt(
+        math.log(2 / spent) / (2 * n_observed)
     )
-    shares = np.cumsum(observed) / rows - np.cumsum(calibration) / before
-    return Look(number, float(np.abs(shares).max()), bound)
+    difference = np.cumsum(observed) / n_observed - np.cumsum(calibration) / n_calibration
+    return Look(number, float(np.abs(difference).max()), bound)
 
 
-def redial(counts: Counts, criterion: Criterion, names: tuple[Any, ...]) -> Frontier:
-    """The frontier of unlabelled scores by their bins, (K, BINS); thresholds stand at edges.
+def redial(counts: Counts, criterion: Criterion, names: tuple[str, ...]) -> Frontier:
+    """Return the frontier of unlabeled scores from their counts in bins, (K, BINS).
 
-    Within a tolerance with exact figures, and up to a bin from the least constrained thresholds.
+    Its thresholds are bin edges: figures are exact, and each threshold is at most one bin away from
+    the least constrained one.
     """
-    ladders = [_ladder(line) for line in counts]
-    path = Path(ladders, criterion, np.dtype(np.float64))
-    return Frontier(path, criterion, names, count_rows(ladders), "simultaneous")
+    group_scores = [_group_scores(line) for line in counts]
+    path = ThresholdPath(group_scores, criterion, np.dtype(np.float64))
+    return Frontier(path, criterion, names, total_counts(group_scores), "simultaneous")
 
 
-def _ladder(counts: Counts) -> Ladder:
+def _group_scores(counts: Counts) -> GroupScores:
     bins = np.flatnonzero(counts)
     upper = (HALF - bins) * np.float64(WIDTH)
     lower = np.nextafter(upper - WIDTH, np.inf).astype(np.float64, copy=False)
     upper[bins == 0], lower[bins == BINS - 1] = np.inf, -np.inf
-    return Ladder.of_counts(lower, upper, counts[None, bins])
+    return GroupScores.from_counts(lower, upper, counts[None, bins])

@@ -1,14 +1,14 @@
-"""Figures for Prometheus. Processes that share a folder of counters answer for all of them.
+"""Metrics for Prometheus.
 
-Counters live in each process, or in files of ``PROMETHEUS_MULTIPROC_DIR`` where several serve. The
-dial and what was observed are read from their files when they are asked for.
+Counters live in the process, or in files of ``PROMETHEUS_MULTIPROC_DIR`` if there are several
+processes, so that each answers for all. Gauges of the dial and of the observations are read when
+somebody asks for them.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
@@ -20,53 +20,43 @@ FOLDER = "PROMETHEUS_MULTIPROC_DIR"
 SECONDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0, 5.0)
 
 
-@dataclass(frozen=True)
-class Gauge:
-    """A figure that is read when it is asked for, by label values of its groups."""
-
-    name: str
-    help: str
-    values: dict[str, float]  # by group; "" where there is none
-    grouped: bool = False
-
-
 class Metrics:
-    """The server's figures.
+    """The server's metrics.
 
     Parameters
     ----------
     read : callable
-        Gives the gauges.
+        Returns the gauges.
     """
 
-    def __init__(self, read: Callable[[], Iterable[Gauge]]) -> None:
+    def __init__(self, read: Callable[[], Iterable[GaugeMetricFamily]]) -> None:
         self._registry = CollectorRegistry()
         shared = FOLDER in os.environ
-        place = None if shared else self._registry
+        registry = None if shared else self._registry
         self._requests = Counter(
-            "fairdial_requests", "Requests.", ["path", "status"], registry=place
+            "fairdial_requests", "Requests.", ["path", "status"], registry=registry
         )
         self._seconds = Histogram(
             "fairdial_request_seconds",
-            "Seconds from a request's arrival to the end of its answer.",
+            "Seconds from the arrival of a request to the end of its answer.",
             ["path"],
             buckets=SECONDS,
-            registry=place,
+            registry=registry,
         )
         self._decisions = Counter(
-            "fairdial_decisions", "Decisions.", ["group", "label"], registry=place
+            "fairdial_decisions", "Decisions.", ["group", "label"], registry=registry
         )
         if shared:
             MultiProcessCollector(self._registry)  # type: ignore[no-untyped-call]
         self._registry.register(_Gauges(read))
-        self._known: dict[Any, Any] = {}
+        self._children: dict[tuple[int, tuple[str, ...]], Any] = {}
 
     def _child(self, metric: Any, *labels: str) -> Any:
-        """A counter with its labels; finding it anew takes as long as counting."""
+        """Return a metric with its labels; cached, because the lookup takes as long as counting."""
         key = id(metric), labels
-        found = self._known.get(key)
+        found = self._children.get(key)
         if found is None:
-            found = self._known[key] = metric.labels(*labels)
+            found = self._children[key] = metric.labels(*labels)
         return found
 
     def request(self, path: str, status: int, seconds: float) -> None:
@@ -79,24 +69,18 @@ class Metrics:
         self._child(self._decisions, group, label).inc(count)
 
     def text(self) -> bytes:
-        """All figures, as Prometheus reads them."""
+        """Return all metrics in the format of Prometheus."""
         return generate_latest(self._registry)
 
 
 class _Gauges(Collector):
-    """Gauges that are read when they are asked for."""
+    """Gauges that are read when somebody asks for them."""
 
-    def __init__(self, read: Callable[[], Iterable[Gauge]]) -> None:
+    def __init__(self, read: Callable[[], Iterable[GaugeMetricFamily]]) -> None:
         self._read = read
 
-    def describe(self) -> Iterable[Any]:
-        return []  # nothing is read before somebody asks
+    def describe(self) -> Iterable[GaugeMetricFamily]:
+        return []  # read nothing at registration
 
-    def collect(self) -> Iterator[GaugeMetricFamily]:
-        for gauge in self._read():
-            family = GaugeMetricFamily(
-                gauge.name, gauge.help, labels=["group"] if gauge.grouped else []
-            )
-            for group, value in gauge.values.items():
-                family.add_metric([group] if gauge.grouped else [], value)
-            yield family
+    def collect(self) -> Iterable[GaugeMetricFamily]:
+        return self._read()

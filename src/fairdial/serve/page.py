@@ -1,24 +1,24 @@
-"""The page where anyone can turn the dial: one file that works offline, or files for the server.
+"""The page on which anybody can turn the dial: one file that works offline, or a server's page.
 
-The same files make both. The exported page holds scripts, styles and the document of
-:func:`fairdial.serve.page_data.page_data` in itself, and asks nobody for anything. The served page
-asks its server, by paths relative to its own address:
+Both are made from the same files. The exported page contains its scripts, styles and the document
+of :func:`fairdial.serve.page_data.page_data`, and makes no requests. The served page makes these
+requests, relative to its own address:
 
 - ``GET static/...``: :func:`page_files`; the page itself is :func:`render_index`.
 - ``GET v1/frontier``: the document.
 - ``GET v1/dial``: ``{"tolerance": 0.05, "confidence": null or 0.95, "version": 7, "writable": true,
-  "reason": "..."}``; with ``"selected"``, rows by label and group, the page needn't look the
-  position up (it can't where the position has another confidence, or lies between its stops);
-  with ``"least_confidence"``, positions with less can't be applied.
+  "reason": "..."}``. With ``"selected"``, rows by label and group, the page need not look up the
+  point, which it can't at another confidence or between its stops. With ``"least_confidence"``,
+  the page offers no change with less.
 - ``PUT v1/dial`` with ``{"tolerance", "confidence", "reason", "by" (if given)}``,
-  ``Authorization: Bearer ...`` and ``If-Match: "version"``, the version that the page has seen. Any
-  2xx is done. The page has words for 401, 403, 409 (or 412: the dial was moved meanwhile), 422 (a
-  ``"detail"`` that is text is shown) and 503 (the change can't be recorded).
+  ``Authorization: Bearer ...`` and ``If-Match: "version"``, the version that the page shows. Any
+  2xx means done. The page explains 401, 403, 409 or 412 (somebody else changed the dial), 422 (it
+  shows ``"detail"`` if that is text) and 503 (the change can't be recorded).
 - ``GET v1/audit``: ``{"entries": [{"time", "who", "old", "new", "reason", "version", "gap"}]}`` in
-  the order in which they are to be shown; ``time`` in ISO 8601, ``old`` and ``new`` a tolerance or
-  ``{"tolerance", "confidence"}``, ``old`` null the first time.
+  the order in which they are shown; ``time`` in ISO 8601, ``old`` and ``new`` a tolerance or
+  ``{"tolerance", "confidence"}``, ``old`` null in the first entry.
 
-Nothing is asked while the dial is being moved, and the token is kept in its field only.
+Turning the dial makes no request, and the token stays in its input field.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ import html
 import json
 import os
 import re
-from collections.abc import Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
-from uuid import uuid4
+from typing import NamedTuple
 
-from fairdial.frontier import Frontier
-from fairdial.methods.base import DialClassifier
+from fairdial._files import write_file
+from fairdial.core.frontier import Frontier
+from fairdial.estimators.base import DialClassifier
 from fairdial.serve.page_data import page_data
 
 STATIC = Path(__file__).parent / "static"
@@ -45,7 +45,7 @@ MEDIA = {
     ".js": "text/javascript; charset=utf-8",
     ".svg": "image/svg+xml",
 }
-NOTICE = "vendor/uplot/LICENSE.txt"  # goes with the library wherever it goes
+NOTICE = "vendor/uplot/LICENSE.txt"  # must accompany the library
 
 SERVED_POLICY = (
     "default-src 'self'; object-src 'none'; base-uri 'none'; form-action 'none'; "
@@ -66,7 +66,7 @@ class PageFile(NamedTuple):
 
 
 def page_files() -> dict[str, PageFile]:
-    """What the server gives under ``static/``, by the rest of its path.
+    """Return the files that the server has under ``static/``, by the rest of their path.
 
     Examples
     --------
@@ -82,7 +82,7 @@ def page_files() -> dict[str, PageFile]:
 
 
 def render_index() -> str:
-    """The served page: it loads its parts from ``static/`` and its document from ``v1/``.
+    """Return the served page, which loads its parts from ``static/`` and ``v1/``.
 
     Examples
     --------
@@ -93,17 +93,17 @@ def render_index() -> str:
     return _read(INDEX)
 
 
-def render_page(document: Mapping[str, Any]) -> str:
-    """The page with everything in it: one HTML text that needs no network.
+def render_page(document: Mapping[str, object]) -> str:
+    """Return the page as one HTML text that needs no network.
 
     Parameters
     ----------
     document : dict
-        What :func:`fairdial.serve.page_data.page_data` gave.
+        The result of :func:`fairdial.serve.page_data.page_data`.
     """
     hashes: dict[str, list[str]] = {"script": [], "style": []}
 
-    def inline(kind: str) -> Any:
+    def inline(kind: str) -> Callable[[re.Match[str]], str]:
         def replaced(found: re.Match[str]) -> str:
             text = "\n" + _read(found.group(1)).replace(f"</{kind}", rf"<\/{kind}")
             digest = base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
@@ -138,15 +138,15 @@ def write_page(
     path: str | os.PathLike[str],
     *,
     name: str = "Fairness dial",
-    people: Mapping[Hashable, str] | None = None,
+    people: Mapping[Hashable, str] | Mapping[str, str] | None = None,
     labels: tuple[str, str] | None = None,
     tolerance: float | None = None,
     confidence: float = 0.95,
 ) -> Path:
     """Write the page of a model as one HTML file that works offline.
 
-    The parameters are those of ``fairdial.serve.page_data.page_data``; what can be read from
-    the file is said there. The file appears whole or not at all.
+    See ``fairdial.serve.page_data.page_data`` for the parameters, and for what can be read from
+    the file. The file is written completely or not at all.
 
     Examples
     --------
@@ -170,14 +170,8 @@ def write_page(
         tolerance=tolerance,
         confidence=confidence,
     )
-    goal = Path(path)
-    half = goal.with_name(f".{goal.name}.{uuid4().hex}.part")
-    try:
-        half.write_text(render_page(document), "utf-8")
-        os.replace(half, goal)
-    finally:
-        half.unlink(missing_ok=True)
-    return goal
+    write_file(path, render_page(document))
+    return Path(path)
 
 
 def _read(name: str) -> str:

@@ -1,43 +1,42 @@
-"""Rows of JSON as what a model scores, checked, without a table in between where that is possible.
+"""Check rows of JSON, and turn them into tables for models that need them.
 
-A row is a record by column name (a list where the training rows had no names). What the columns
-hold is known from the model, so everything is checked here; messages name the row, the column and
-what is allowed, never what was sent.
+A row is a record by column name, or a list if the training rows had no names. The model knows what
+its columns hold, so everything is checked here. Messages name the row, the column and what is
+allowed, but never repeat what was sent.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_right
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
-from fairdial.columns import LARGEST
-from fairdial.encoders import CLIP, TableEncoder
+from fairdial._onnx import INT64
 from fairdial.errors import InvalidInputError
+from fairdial.tables.columns import LARGEST, Table
+from fairdial.tables.encoder import TableEncoder
+from fairdial.tables.plan import Json, Numeric
 
 Kind = Literal["number", "text", "any"]
-Features = NDArray[np.float32]
+Record = Mapping[str, Json]
+JsonSchema = dict[str, Any]
 
-FEW = 12  # rows up to which going through them one by one is faster than column by column
 SHOWN = 5  # names in a message
 NUMBERS = frozenset({int, float, bool})
-WORDED = frozenset({str, bool, type(None)})  # their values need no look
-ALLOWED: dict[str, frozenset[type]] = {
+ALLOWED: dict[Kind, frozenset[type]] = {
     "number": NUMBERS | {type(None)},
     "text": frozenset({str, type(None)}),
     "any": NUMBERS | {str, type(None)},
 }
-TYPES = {
+JSON_TYPES: dict[Kind, list[str]] = {
     "number": ["number", "boolean", "null"],
     "text": ["string", "null"],
     "any": ["string", "number", "boolean", "null"],
 }
-WORDS = {
+DESCRIPTIONS: dict[Kind, str] = {
     "number": "a finite number, true, false or null",
     "text": "text or null",
     "any": "text, a finite number, true, false or null",
@@ -45,12 +44,20 @@ WORDS = {
 
 
 class BadRowError(InvalidInputError):
-    """A row that the model can't score; the message doesn't tell what was sent."""
+    """The model can't score a row; the message doesn't repeat what was sent."""
 
-
-def row_name(place: int) -> str:
-    """A row as lists of JSON count."""
-    return f"row {place} (counted from 0)"
+    def __init__(
+        self,
+        argument: str,
+        allowed: str,
+        *,
+        given: str = "",
+        hint: str = "",
+        row: int | None = None,
+    ) -> None:
+        super().__init__(argument, allowed, given=given, hint=hint)
+        if row is not None:
+            self.args = (f"row {row} (counted from 0): {self}",)
 
 
 @dataclass(frozen=True)
@@ -60,43 +67,21 @@ class Column:
     Attributes
     ----------
     name : Hashable
-        Its name in a table of rows, or its place.
-    text : str
-        Its name in a record.
+        Its name in a table of rows, or its position; as text, its name in a record.
     kind : {"number", "text", "any"}
         What it holds, besides missing values.
     dtype : optional
-        pandas' type of the training rows, where known.
+        pandas' type of the training rows, if known.
     """
 
     name: Hashable
-    text: str
     kind: Kind
     dtype: Any = None
 
-
-class Records(Sequence[dict[str, Any]]):
-    """Checked rows; their columns, too, where they were needed for checking."""
-
-    def __init__(
-        self, rows: Sequence[dict[str, Any]], columns: dict[str, list[Any]] | None = None
-    ) -> None:
-        self._rows, self._columns = rows, columns
-
-    def __len__(self) -> int:
-        return len(self._rows)
-
-    def __getitem__(self, index: Any) -> Any:
-        return self._rows[index]
-
-    def __iter__(self) -> Iterator[dict[str, Any]]:
-        return iter(self._rows)
-
-    def column(self, text: str) -> list[Any]:
-        """All rows' values in a column."""
-        if self._columns is not None:
-            return self._columns[text]
-        return [row[text] for row in self._rows]
+    @property
+    def text(self) -> str:
+        """Name in a record."""
+        return str(self.name)
 
 
 class Layout:
@@ -114,49 +99,23 @@ class Layout:
         self.columns, self.named = tuple(columns), named
         self._types = [(column.text, ALLOWED[column.kind]) for column in columns]
         if len({column.text for column in columns}) < len(columns):
-            raise InvalidInputError(
-                "`model` must have columns whose names differ as text to be served, got two alike."
-            )
+            raise InvalidInputError("model", "have columns whose names differ as text to be served")
 
-    def records(self, rows: Sequence[Any]) -> Records:
-        """(n,) rows as records, checked; NaN, strangers and what is missing are refused."""
-        found = rows if self.named else [self._record(row, i) for i, row in enumerate(rows)]
-        if len(found) > FEW:
-            columns = self._columns(found)
-            if columns is not None:
-                return Records(found, columns)
-        for i, row in enumerate(found):
-            if not self._good(row):
-                raise BadRowError(f"{row_name(i)}: {self._trouble(row)}")
-        return Records(found)
+    def check(self, rows: Sequence[Any]) -> Sequence[Record]:
+        """Return rows as records, or raise BadRowError."""
+        if not self.named:
+            rows = [self._as_record(row, i) for i, row in enumerate(rows)]
+        for i, row in enumerate(rows):
+            if not self._is_good(row):
+                raise BadRowError("features", self._problem(row), row=i)
+        return rows
 
-    def _record(self, row: Any, i: int) -> dict[str, Any]:
+    def _as_record(self, row: Any, i: int) -> Record:
         if not isinstance(row, list) or len(row) != len(self.columns):
-            raise BadRowError(
-                f"{row_name(i)}: `features` must be a list of {len(self.columns)} values, got "
-                "another."
-            )
+            raise BadRowError("features", f"be a list of {len(self.columns)} values", row=i)
         return {column.text: value for column, value in zip(self.columns, row, strict=True)}
 
-    def _columns(self, rows: Sequence[Any]) -> dict[str, list[Any]] | None:
-        """The columns of rows that are what they must be, many at once; None: look closer."""
-        columns = {}
-        try:
-            if set(map(len, rows)) != {len(self._types)}:
-                return None
-            for text, types in self._types:
-                column = columns[text] = [row[text] for row in rows]
-                kinds = set(map(type, column))
-                if not kinds <= types:
-                    return None
-                if not kinds <= WORDED and not all(map(_in_range, column)):
-                    return None
-        except (KeyError, TypeError):
-            return None
-        return columns
-
-    def _good(self, row: Any) -> bool:
-        """Whether a row is what it must be."""
+    def _is_good(self, row: Any) -> bool:
         try:
             for text, types in self._types:
                 value = row[text]
@@ -169,67 +128,68 @@ class Layout:
             return False
         return len(row) == len(self._types)
 
-    def _trouble(self, row: Any) -> str:
-        """What is wrong with a row."""
+    def _problem(self, row: Any) -> str:
+        """Return what a bad row must be or have, as the rest of a message."""
         if not isinstance(row, dict):
-            return "`features` must be values by column name, got another."
+            return "be an object with a value for each column"
         for column in self.columns:
             if column.text not in row:
-                return f"`features` must have {column.text!r}, got a row without."
+                return f"have a value for {column.text!r}"
             value = row[column.text]
             beyond = type(value) in NUMBERS and not -LARGEST <= value <= LARGEST
             if beyond or type(value) not in ALLOWED[column.kind]:
-                return f"{column.text!r} must be {WORDS[column.kind]}, got another value."
-        return f"`features` must have the columns {self._told} only, got others besides."
+                return f"have {DESCRIPTIONS[column.kind]} in {column.text!r}"
+        return f"have no columns besides {shorten([column.text for column in self.columns])}"
 
-    @property
-    def _told(self) -> str:
-        """The columns in words."""
-        names = [repr(column.text) for column in self.columns[:SHOWN]]
-        more = len(self.columns) - len(names)
-        return ", ".join(names) + (f" and {more} more" if more > 0 else "")
-
-    def schema(self) -> dict[str, Any]:
-        """The rows' JSON schema."""
-        parts = [
-            {"type": TYPES[c.kind], **({} if c.kind == "text" else _RANGE)} for c in self.columns
+    def schema(self) -> JsonSchema:
+        """Return the JSON schema of a row."""
+        limits = {"minimum": -LARGEST, "maximum": LARGEST}
+        values = [
+            {"type": JSON_TYPES[c.kind], **({} if c.kind == "text" else limits)}
+            for c in self.columns
         ]
         if not self.named:
-            size = len(parts)
-            return {"type": "array", "items": parts[0], "minItems": size, "maxItems": size}
+            size = len(values)
+            return {"type": "array", "items": values[0], "minItems": size, "maxItems": size}
         names = [column.text for column in self.columns]
         return {
             "type": "object",
-            "properties": dict(zip(names, parts, strict=True)),
+            "properties": dict(zip(names, values, strict=True)),
             "required": names,
             "additionalProperties": False,
         }
 
 
-def _in_range(value: Any) -> bool:
-    return type(value) is str or value is None or -LARGEST <= value <= LARGEST  # NaN is nowhere
+def shorten(names: Sequence[Any]) -> str:
+    """Return the first few names as text, and how many more there are.
 
-
-_RANGE = {"minimum": -LARGEST, "maximum": LARGEST}
+    Examples
+    --------
+    >>> from fairdial.serve.records import shorten
+    >>> shorten(["a", "b", "c", "d", "e", "f", "g"])
+    "'a', 'b', 'c', 'd', 'e' and 2 more"
+    """
+    more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
+    return ", ".join(map(repr, names[:SHOWN])) + more
 
 
 def encoder_layout(encoder: TableEncoder) -> Layout:
-    """The columns that a fitted encoder expects."""
+    """Return the columns that a fitted encoder expects."""
     columns = [
-        Column(rule.name, str(rule.name), "number" if rule.kind == "numeric" else "any")
-        for rule in encoder.columns_
+        Column(block.name, "number" if isinstance(block, Numeric) else "any")
+        for block in encoder.columns_
     ]
     return Layout(columns, named=encoder.named_)
 
 
 def table_layout(
-    names: Sequence[Hashable] | None, count: int, dtypes: dict[Any, Any] | None
+    names: Sequence[Hashable] | None, count: int, dtypes: Mapping[Hashable, Any] | None
 ) -> Layout:
-    """The columns that a scikit-learn estimator expects, by what is known of its training rows."""
+    """Return the columns that a scikit-learn estimator expects, from its training rows."""
     if names is None:
-        return Layout([Column(i, str(i), "number") for i in range(count)], named=False)
+        return Layout([Column(i, "number") for i in range(count)], named=False)
     known = dtypes or {}
-    return Layout([Column(n, str(n), _kind(known.get(n)), known.get(n)) for n in names], named=True)
+    return Layout([Column(n, _kind(known.get(n)), known.get(n)) for n in names], named=True)
 
 
 def _kind(dtype: Any) -> Kind:
@@ -240,142 +200,27 @@ def _kind(dtype: Any) -> Kind:
     return "text" if isinstance(dtype, pd.StringDtype) else "any"
 
 
-# ---- encoders ----------------------------------------------------------------------------------
-
-
-class RecordEncoder:
-    """A fitted :class:`~fairdial.TableEncoder` for checked records: the same bits, sooner.
-
-    Parameters
-    ----------
-    encoder : TableEncoder
-        Fitted.
-
-    Examples
-    --------
-    >>> import pandas as pd
-    >>> from fairdial import TableEncoder
-    >>> from fairdial.serve.records import RecordEncoder
-    >>> X = pd.DataFrame({"age": [20, 30, 40, None], "job": ["cook", "cook", "nurse", "cook"]})
-    >>> encoder = TableEncoder(n_bins=2).fit(X)
-    >>> RecordEncoder(encoder)([{"age": 35, "job": "pilot"}])
-    array([[0.5, 1. , 0.5, 0. , 0. , 0. , 1. ]], dtype=float32)
-    """
-
-    def __init__(self, encoder: TableEncoder) -> None:
-        self._width = encoder.n_features_out_
-        self._rules: list[_Number | _Category] = []
-        start = 0
-        for rule in encoder.columns_:
-            self._rules.append((_Number if rule.kind == "numeric" else _Category)(rule, start))
-            start += rule.width
-
-    def __call__(self, given: Sequence[dict[str, Any]]) -> Features:
-        """(n, n_features_out_) features of rows that a layout has checked."""
-        rows = given if isinstance(given, Records) else Records(given)
-        out = np.zeros((len(rows), self._width), np.float32)
-        if len(rows) <= FEW:
-            for row, line in zip(rows, out, strict=True):
-                for rule in self._rules:
-                    rule.write_one(row[rule.text], line)
-        else:
-            for rule in self._rules:
-                rule.write(rows.column(rule.text), out)
-        return out
-
-
-class _Number:
-    """A column of numbers, as ``_Numeric`` of the encoders writes it."""
-
-    def __init__(self, rule: Any, start: int) -> None:
-        self.text, self._start = str(rule.name), start
-        self._centre, self._scale, self._edges = rule.centre, rule.scale, rule.edges
-        self._inner, self._widths = list(rule.edges[1:-1]), np.diff(rule.edges).tolist()
-        self._borders = np.array(rule.edges), np.array(self._inner), np.array(self._widths)
-        self._passed = np.tri(len(self._widths), len(self._widths), -1, dtype=np.float32)
-        self._flag = start + rule.width - 1 if rule.missing else None
-
-    def write_one(self, value: Any, line: Features) -> None:
-        if value is None:
-            value = self._centre
-            if self._flag is not None:
-                line[self._flag] = 1.0
-        number = float(value)
-        scaled = (number - self._centre) / self._scale
-        line[self._start] = min(max(scaled, -CLIP), CLIP)
-        if self._edges:
-            place, first = bisect_right(self._inner, number), self._start + 1
-            part = (number - self._edges[place]) / self._widths[place]
-            line[first : first + place] = 1.0
-            line[first + place] = min(max(part, 0.0), 1.0)
-
-    def write(self, column: list[Any], out: Features) -> None:
-        values = np.array(column, np.float64)  # None is NaN
-        missing = np.isnan(values)
-        if missing.any():
-            values[missing] = self._centre
-            if self._flag is not None:
-                out[:, self._flag] = missing
-        with np.errstate(over="ignore"):
-            out[:, self._start] = ((values - self._centre) / self._scale).clip(-CLIP, CLIP)
-            if not self._edges:
-                return
-            edges, inner, widths = self._borders
-            place = inner.searchsorted(values, side="right")
-            part = ((values - edges[place]) / widths[place]).clip(0.0, 1.0)
-        first = self._start + 1
-        out[:, first : first + len(widths)] = self._passed[place]
-        out[np.arange(len(values)), first + place] = part
-
-
-class _Category:
-    """A column of categories, as ``_Categorical`` of the encoders writes it."""
-
-    def __init__(self, rule: Any, start: int) -> None:
-        self.text = str(rule.name)
-        self._other = start + len(rule.categories)
-        self._places: dict[Any, int] = {v: start + i for i, v in enumerate(rule.categories)}
-        self._places[None] = self._other + rule.missing
-
-    def write_one(self, value: Any, line: Features) -> None:
-        line[self._places.get(value, self._other)] = 1.0
-
-    def write(self, column: list[Any], out: Features) -> None:
-        find, other = self._places.get, self._other
-        out[np.arange(len(column)), [find(value, other) for value in column]] = 1.0
-
-
-# ---- tables ------------------------------------------------------------------------------------
-
-
-def make_table(layout: Layout, rows: Records) -> Any:
-    """Checked records as a DataFrame with the training rows' types, or as an array."""
+def make_table(layout: Layout, records: Sequence[Record]) -> Table:
+    """Return checked records as a DataFrame with the training rows' types, or as an array."""
+    columns = {c.name: [record[c.text] for record in records] for c in layout.columns}
     if not layout.named:
-        columns = [rows.column(column.text) for column in layout.columns]
-        return np.ascontiguousarray(np.array(columns, np.float64).T)
-    return pd.DataFrame(
-        {column.name: _column(column.dtype, rows.column(column.text)) for column in layout.columns}
-    )
+        return np.ascontiguousarray(np.array(list(columns.values()), np.float64).T)
+    return pd.DataFrame({c.name: _make_column(c.dtype, columns[c.name]) for c in layout.columns})
 
 
-def _column(dtype: Any, values: list[Any]) -> Any:
-    """One column; a number that is missing is NaN, and a category may be new."""
+def _make_column(dtype: Any, values: list[Any]) -> Any:
+    """Return a column; a missing number is NaN, and a category may be new."""
     if isinstance(dtype, pd.CategoricalDtype):
         known = dtype.categories
         new = [v for v in dict.fromkeys(values) if v is not None and v not in known]
         return pd.Categorical(values, categories=[*known, *new], ordered=dtype.ordered)
     if dtype is not None and pd.api.types.is_numeric_dtype(dtype):
-        return _numbers(values)
+        kinds = set(map(type, values))
+        if kinds == {bool}:
+            return np.array(values, np.bool_)
+        if kinds == {int} and all(abs(value) <= INT64.max for value in values):
+            return np.array(values, np.int64)
+        return np.array(values, np.float64)
     if isinstance(dtype, pd.StringDtype):
         return pd.array(values, dtype=dtype)
     return pd.Series(values, dtype=object) if dtype is not None else values
-
-
-def _numbers(values: list[Any]) -> NDArray[Any]:
-    """Booleans and whole numbers stay what they are, if all are and fit; the rest is float64."""
-    kinds = {type(value) for value in values}
-    if kinds == {bool}:
-        return np.array(values, np.bool_)
-    if kinds == {int} and all(abs(value) <= np.iinfo(np.int64).max for value in values):
-        return np.array(values, np.int64)
-    return np.array(values, np.float64)

@@ -20,7 +20,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 
 from fairdial import EPO, GFB, YOTO, FairBayes, Network, TableEncoder, load
-from fairdial.serve.run import make_app, prepare
+from fairdial.serve.startup import make_app, prepare
 
 TOKEN = "a-token-of-enough-letters"
 ROWS = 1_500

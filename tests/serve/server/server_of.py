@@ -18,7 +18,7 @@ from pathlib import Path
 
 import uvicorn
 
-from fairdial.serve.run import Settings, make_app
+from fairdial.serve.startup import Settings, make_app
 
 
 def main() -> None:

@@ -1,4 +1,4 @@
-"""The audit log: what it says is where the dial stands, whoever reads it, whatever happens."""
+"""The audit log: every reader sees the last recorded change, whatever happens."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ def move(log, tolerance, **options):
 
 
 def fill(log):
-    """Move the dial until that is refused; what it was refused for."""
+    """Change the dial until the disk is full."""
     for _ in range(500):
         try:
             move(log, 0.2, reason="r" * 500)
-        except AuditError as error:
-            return str(error)
+        except AuditError:
+            return
     raise AssertionError("never full")
 
 
@@ -65,7 +65,7 @@ def test_every_reader_sees_a_move_as_soon_as_it_is_recorded(path, opened):
             assert reader.last() == entry
 
 
-def test_an_entry_tells_where_the_dial_stood_before(path, opened):
+def test_an_entry_has_the_previous_tolerance(path, opened):
     log = opened(path, create=True)
     first, second = move(log, 0.3, confidence=0.9), move(log, 0.1)
     assert first.to_dict()["old"] is None
@@ -91,7 +91,7 @@ def test_entries_come_last_first_and_in_pages(path, opened):
     assert [e.version for e in log.entries(99, before=1)] == []
 
 
-def test_a_move_from_elsewhere_than_was_seen_is_refused(path, opened):
+def test_a_change_based_on_an_old_version_is_refused(path, opened):
     log = opened(path, create=True)
     with pytest.raises(DialMovedError):
         move(log, 0.1, seen=1)
@@ -102,7 +102,7 @@ def test_a_move_from_elsewhere_than_was_seen_is_refused(path, opened):
     assert log.last().tolerance == 0.2
 
 
-def test_of_many_who_have_seen_the_same_one_moves_the_dial(path, opened):
+def test_of_many_changes_based_on_one_version_one_succeeds(path, opened):
     logs = [opened(path, create=True) for _ in range(4)]
     move(logs[0], 0.5)
     done, refused = [], []
@@ -122,7 +122,7 @@ def test_of_many_who_have_seen_the_same_one_moves_the_dial(path, opened):
     assert logs[0].last() == done[0]
 
 
-def test_moves_of_many_processes_threads_are_all_recorded_one_after_the_other(path, opened):
+def test_concurrent_changes_are_all_recorded_one_after_the_other(path, opened):
     logs = [opened(path, create=True) for _ in range(3)]
 
     def go(log):
@@ -154,7 +154,7 @@ def test_entries_can_be_neither_changed_nor_deleted(path, opened):
         f"INSERT INTO audit SELECT version + 5, {columns} FROM audit",
         f"INSERT INTO audit SELECT -1, {columns} FROM audit",
     ):
-        with pytest.raises(sqlite3.IntegrityError, match="only added to"):
+        with pytest.raises(sqlite3.IntegrityError):
             connection.execute(statement)
     connection.close()
 
@@ -171,7 +171,7 @@ def test_entries_can_be_neither_changed_nor_deleted(path, opened):
         ("UPDATE audit SET old_tolerance = NULL WHERE version = 2", 2),
     ],
 )
-def test_an_entry_that_was_altered_is_found_out(statement, found, path, opened):
+def test_an_altered_entry_is_found(statement, found, path, opened):
     log, reader = opened(path, create=True), opened(path, write=False)
     for tolerance in (0.1, -0.0, 1 / 3, 1):
         move(log, tolerance, confidence=0.9)
@@ -185,7 +185,7 @@ def test_an_entry_that_was_altered_is_found_out(statement, found, path, opened):
     assert log.altered() == reader.altered() == found
 
 
-def test_the_server_itself_doesnt_count_as_somebody_who_moves_the_dial(path, opened):
+def test_changes_by_the_server_itself_dont_count_as_moved(path, opened):
     log = opened(path, create=True)
     move(log, 0.1, who="server")
     assert not log.moved()
@@ -195,7 +195,7 @@ def test_the_server_itself_doesnt_count_as_somebody_who_moves_the_dial(path, ope
     assert log.moved()
 
 
-def test_whoever_only_reads_leaves_no_file(path, opened):
+def test_reading_creates_no_file(path, opened):
     log = opened(path, create=True)
     move(log, 0.1)
     log.close()
@@ -207,7 +207,7 @@ def test_whoever_only_reads_leaves_no_file(path, opened):
     assert [file.name for file in path.parent.iterdir()] == [path.name]
 
 
-def test_a_log_is_written_ahead_and_synchronised(path, opened):
+def test_a_log_is_written_ahead_and_synchronized(path, opened):
     log = opened(path, create=True)
     assert log._writer.execute("PRAGMA journal_mode").fetchone() == ("wal",)
     assert log._writer.execute("PRAGMA synchronous").fetchone() == (2,)  # FULL
@@ -218,7 +218,7 @@ def test_a_full_disk_refuses_the_move_and_changes_nothing(path, opened):
     move(log, 0.1)
     (pages,) = log._writer.execute("PRAGMA page_count").fetchone()
     log._writer.execute(f"PRAGMA max_page_count = {pages}")
-    assert "full" in fill(log)
+    fill(log)
     recorded = log.last().version
     for reader in (log, other):
         assert reader.last().version == recorded
@@ -228,7 +228,7 @@ def test_a_full_disk_refuses_the_move_and_changes_nothing(path, opened):
 
 
 def test_a_locked_log_refuses_the_move_and_can_still_be_read(path, opened, monkeypatch):
-    monkeypatch.setattr("fairdial.serve.files.PATIENCE", 0.05)
+    monkeypatch.setattr("fairdial.serve.sqlite.LOCK_TIMEOUT", 0.05)
     log = opened(path, create=True)
     move(log, 0.1)
     other = sqlite3.connect(path, isolation_level=None)
@@ -244,22 +244,23 @@ def test_a_log_that_was_moved_away_is_not_written(path, opened):
     log = opened(path, create=True)
     move(log, 0.1)
     os.rename(path, path.with_suffix(".away"))
-    with pytest.raises(AuditError, match="gone"):
+    with pytest.raises(AuditError):
         move(log, 0.2)
     opened(path, create=True)
-    with pytest.raises(AuditError, match="replaced"):
+    with pytest.raises(AuditError):
         move(log, 0.2)
 
 
 def test_what_was_opened_for_reading_is_not_written(path, opened):
     move(opened(path, create=True), 0.1)
-    with pytest.raises(AuditError, match="reading only"):
+    with pytest.raises(AuditError):
         move(opened(path, write=False), 0.2)
 
 
-def test_a_log_that_isnt_there_is_only_made_if_wished(path):
-    with pytest.raises(InvalidInputError, match="`audit` must be a file"):
+def test_a_missing_log_is_created_only_on_request(path):
+    with pytest.raises(InvalidInputError) as refused:
         AuditLog(path)
+    assert refused.value.argument == "audit"
     assert not path.exists()
 
 
@@ -277,12 +278,14 @@ def test_another_file_is_refused_and_left_as_it_is(kind, tmp_path):
         connection.commit()
         connection.close()
     before = path.read_bytes()
-    with pytest.raises(InvalidInputError, match="`audit`"):
+    with pytest.raises(InvalidInputError) as refused:
         AuditLog(path, create=True)
+    assert refused.value.argument == "audit"
     assert path.read_bytes() == before
 
 
 def test_a_place_where_no_file_can_be_made_is_refused(tmp_path):
     (tmp_path / "file").write_text("")
-    with pytest.raises(InvalidInputError, match="`audit` must be a file that can be made"):
+    with pytest.raises(InvalidInputError) as refused:
         AuditLog(tmp_path / "file" / "audit.sqlite", create=True)
+    assert refused.value.argument == "audit"

@@ -151,7 +151,7 @@ def test_the_same_scores_have_no_distance():
     assert look(counts, counts, 1).distance == 0.0
 
 
-# ---- thresholds anew ---------------------------------------------------------------------------
+# ---- new thresholds -------------------------------------------------------------------------
 
 
 def test_new_thresholds_keep_the_tolerance_on_the_observed_scores_exactly():
@@ -173,4 +173,4 @@ def test_scores_beyond_all_bins_still_count():
     codes = np.concatenate((np.zeros(100, int), np.ones(40, int)))
     frontier = redial(bin_scores(scores, codes, 2), PARITY, ("a", "b"))
     assert frontier.at(1.0).gap == pytest.approx(0.4)
-    assert frontier.rows.tolist() == [[100, 40]]
+    assert frontier.counts.tolist() == [[100, 40]]

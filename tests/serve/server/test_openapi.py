@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given
 from hypothesis import settings as limits
 from schemathesis import GenerationMode, checks
 
-from fairdial.serve.run import make_app
+from fairdial.serve.startup import make_app
 
 OPERATIONS = {
     "GET /healthz",

@@ -1,21 +1,20 @@
-// The page: where the dial stands, what is shown, what people do. Nothing is asked of the server
-// while the dial is being moved.
+// The page: its state, what it shows, and what people do. Moving the slider makes no request.
 "use strict";
 
 (function (root) {
-  const { charts, dial: core, server, tables, words } = root.fairdial;
-  const { say } = tables;
-  const PAUSE = 500; // ms without a move before the position is read out
-  const MANY = 12; // groups, beyond which scores are not drawn
+  const { charts, dial: core, phrases, server, tables } = root.fairdial;
+  const { setText } = tables;
+  const PAUSE = 500; // ms without a move before screen readers hear the new figures
+  const MANY = 12; // groups at most whose scores are drawn
 
   const byId = (id) => document.getElementById(id);
 
   const view = {
     dial: null,
-    served: null, // what the server's dial says, when there is a server
+    served: null, // the server's dial, if there is a server
     tolerance: 0,
     confident: false,
-    frontier: null, // pictures and tables; null where there is none
+    frontier: null, // charts and update functions of tables; null if there is none
     scores: null,
     settings: null,
     groups: null,
@@ -24,18 +23,17 @@
     frame: 0,
   };
 
-  // ---- where the dial stands -------------------------------------------------------------------
+  // ---- the limit -------------------------------------------------------------------------------
 
   const current = () => (view.confident
     ? core.certifiedAt(view.dial, view.tolerance)
     : core.at(view.dial, view.tolerance));
 
-  // The position in use: of the server, else the one that the document names.
+  // The limit in use: the server's, else the one in the document.
   const deployed = () => view.served || view.dial.page.deployed;
 
   function turn(tolerance) {
-    const wish = Math.min(Math.max(tolerance, 0), 1);
-    view.tolerance = core.snap(view.dial, wish, view.confident);
+    view.tolerance = core.snap(view.dial, Math.min(Math.max(tolerance, 0), 1), view.confident);
     if (!view.frame) {
       view.frame = requestAnimationFrame(() => {
         view.frame = 0;
@@ -44,9 +42,9 @@
     }
   }
 
-  // Messages speak of what was done last: whatever is done next, they go.
-  function hush() {
-    ["exact-note", "least-note", "apply-status"].forEach((id) => say(byId(id), ""));
+  // Messages are about the last action, so the next action removes them.
+  function clearMessages() {
+    ["exact-note", "least-note", "apply-status"].forEach((id) => setText(byId(id), ""));
   }
 
   function setConfident(confident) {
@@ -54,58 +52,58 @@
     document.querySelector(`[name="confidence"][value="${confident ? "certified" : "plain"}"]`).checked = true;
   }
 
-  // Where the dial goes for a place on the slider or on the curve.
+  // Sets the limit from a place on the slider or on the chart.
   function goNear(tolerance) {
-    turn(view.confident ? core.promisedNear(view.dial, tolerance) : core.stopBelow(view.dial, tolerance));
+    turn(view.confident ? core.certifiedNear(view.dial, tolerance) : core.stopBelow(view.dial, tolerance));
   }
 
-  // Keys go from one promised stop to the next; these are further apart than the slider's own.
+  // With confidence, keys move between certified stops, which are further apart than the slider's.
   function step(event) {
     const by = { ArrowLeft: -1, ArrowDown: -1, ArrowRight: 1, ArrowUp: 1 }[event.key];
     if (!view.confident || by === undefined) return;
     event.preventDefault();
-    hush();
-    turn(core.promisedNext(view.dial, view.tolerance, by));
+    clearMessages();
+    turn(core.certifiedNext(view.dial, view.tolerance, by));
   }
 
   // ---- what is shown ---------------------------------------------------------------------------
 
   function show() {
     const { dial } = view;
-    const position = current();
+    const point = current();
     const { digits, stops } = dial.slider;
-    const text = words.points(position.tolerance, digits);
+    const text = phrases.points(point.tolerance, digits);
     const slider = byId("slider");
-    slider.value = Math.min(Math.round(position.tolerance * 10 ** digits), stops);
-    slider.setAttribute("aria-valuetext", `${text} ${words.unit(text)}`);
-    const sentence = words.sentence(dial, position);
-    const promise = words.promise(dial, position);
-    say(byId("tolerance"), text);
-    say(byId("unit"), words.unit(text));
-    say(byId("sentence"), sentence);
-    say(byId("promise"), promise);
-    byId("promise").classList.toggle("refused", Boolean(position.promise && !position.promise.able));
-    say(byId("frontier-text"), words.keeps(dial, position));
-    if (view.frontier) charts.showPosition(view.frontier, position, view.confident);
-    if (view.scores) charts.showThresholds(view.scores, position);
-    if (view.settings) view.settings(position);
-    view.groups(position);
-    showFlips(position);
-    if (isUsed(position)) showSame();
-    else showApply(position, text);
+    slider.value = Math.min(Math.round(point.tolerance * 10 ** digits), stops);
+    slider.setAttribute("aria-valuetext", phrases.withUnit(text));
+    const sentence = phrases.sentence(dial, point);
+    const guarantee = phrases.guarantee(dial, point);
+    setText(byId("tolerance"), text);
+    setText(byId("unit"), phrases.unit(text));
+    setText(byId("sentence"), sentence);
+    setText(byId("guarantee"), guarantee);
+    byId("guarantee").classList.toggle("refused", Boolean(point.guarantee && !point.guarantee.able));
+    setText(byId("frontier-text"), phrases.gapAndLimit(dial, point));
+    if (view.frontier) charts.showPoint(view.frontier, point, view.confident);
+    if (view.scores) charts.showThresholds(view.scores, point);
+    if (view.settings) view.settings(point);
+    view.groups(point);
+    showFlips(point);
+    if (isUsed(point)) showSame();
+    else showApply(point, text);
     clearTimeout(view.timer);
     view.timer = setTimeout(() => {
-      say(byId("live"), `${text} ${words.unit(text)}. ${sentence} ${promise}`);
+      setText(byId("live"), `${phrases.withUnit(text)}. ${sentence} ${guarantee}`);
     }, PAUSE);
   }
 
-  function showFlips(position) {
+  function showFlips(point) {
     const { dial } = view;
-    const before = core.compared(dial, core.selectedIn(dial, deployed()), position.selected);
-    const changes = core.flips(dial, before.selected, position.selected);
-    say(byId("flips-title"), words.otherwise(dial, before.used));
-    say(byId("flips-text"), words.flips(dial, changes, before, deployed()));
-    view.flips(changes);
+    const before = core.baseline(dial, core.selectedIn(dial, deployed()), point.selected);
+    const flips = core.flips(dial, before.selected, point.selected);
+    setText(byId("flips-title"), phrases.changesTitle(dial, before.used));
+    setText(byId("flips-text"), phrases.changes(dial, flips, before, deployed()));
+    view.flips(flips);
   }
 
   function showUsed() {
@@ -120,42 +118,44 @@
     tables.key(byId("frontier-key"), charts.frontierKey(dial, selected !== null, view.confident));
   }
 
-  // Whether a position is the one that the server has in use already.
-  function isUsed(position) {
+  // Whether the server already uses this limit.
+  function isUsed(point) {
     const level = view.confident ? view.dial.page.certified.level : null;
     const { served } = view;
-    return served !== null && position.tolerance === served.tolerance && level === (served.confidence || null);
+    return served !== null && point.tolerance === served.tolerance && level === (served.confidence || null);
   }
 
   function showSame() {
-    const { reason } = view.served;
-    const used = words.setting(view.dial, view.served);
     byId("apply-button").disabled = true;
-    say(byId("apply-button"), "Apply");
-    say(byId("apply-note"), `In use now: ${used}${reason ? ` (${reason})` : ""}. Move the dial to put another position to use.`);
+    setText(byId("apply-button"), "Apply");
+    setText(byId("apply-note"), `${inUse()} Move the slider to choose another limit.`);
   }
 
-  function showApply(position, text) {
+  function inUse() {
+    const { reason } = view.served;
+    return `In use now: ${phrases.limit(view.dial, view.served)}${reason ? ` (${reason})` : ""}.`;
+  }
+
+  function showApply(point, text) {
     if (!view.served || !view.served.writable) return;
-    const { level: asked } = view.dial.page.certified;
-    const { reason, least_confidence: least } = view.served;
-    const level = words.confidence(asked);
-    const promised = !view.confident || position.promise.able;
-    const sure = !least || (view.confident && asked >= least);
-    say(byId("apply-button"), `Apply ${text} ${words.unit(text)}${view.confident ? `, ${level} confidence` : ""}`);
-    byId("apply-button").disabled = !promised || !sure;
-    const used = `In use now: ${words.setting(view.dial, view.served)}${reason ? ` (${reason})` : ""}.`;
-    say(byId("apply-note"), words.applying(used, promised, sure ? null : least));
+    const { level } = view.dial.page.certified;
+    const { least_confidence: least } = view.served;
+    const guaranteed = !view.confident || point.guarantee.able;
+    const accepted = !least || (view.confident && level >= least);
+    const confidence = view.confident ? `, ${phrases.confidence(level)} confidence` : "";
+    setText(byId("apply-button"), `Apply ${phrases.withUnit(text)}${confidence}`);
+    byId("apply-button").disabled = !guaranteed || !accepted;
+    setText(byId("apply-note"), phrases.applying(inUse(), guaranteed, accepted ? null : least));
   }
 
-  // Scores of the groups; of a family, its settings instead.
+  // Scores of the groups; of a family, its models instead.
   function makeScores() {
     const { dial } = view;
     const { measured, histogram } = dial.page;
     const drawn = !measured && histogram !== null && dial.nGroups <= MANY;
-    byId("scores-note").textContent = words.aboutScores(dial, drawn);
+    byId("scores-note").textContent = phrases.aboutScores(dial, drawn);
     if (measured) {
-      byId("scores-title").textContent = "The settings";
+      byId("scores-title").textContent = "The models";
       view.settings = tables.settings(dial, byId("scores"));
     } else if (drawn) {
       view.scores = charts.scores(dial, byId("scores"));
@@ -165,11 +165,11 @@
 
   // ---- light and dark --------------------------------------------------------------------------
 
-  const darkWished = root.matchMedia("(prefers-color-scheme: dark)");
+  const prefersDark = root.matchMedia("(prefers-color-scheme: dark)");
 
   function isDark() {
     const chosen = document.documentElement.dataset.theme;
-    return chosen ? chosen === "dark" : darkWished.matches;
+    return chosen ? chosen === "dark" : prefersDark.matches;
   }
 
   function showTheme() {
@@ -180,11 +180,11 @@
   // ---- the server ------------------------------------------------------------------------------
 
   async function refresh() {
-    const [position, trail] = await Promise.all([server.dial(), server.audit()]);
-    view.served = position;
-    byId("apply-section").hidden = !position.writable;
+    const [served, log] = await Promise.all([server.dial(), server.audit()]);
+    view.served = served;
+    byId("apply-section").hidden = !served.writable;
     byId("audit-section").hidden = false;
-    tables.audit(view.dial, byId("audit"), trail.entries);
+    tables.audit(view.dial, byId("audit"), log.entries);
     showUsed();
     show();
   }
@@ -193,12 +193,12 @@
     const status = byId("apply-status");
     const empty = ["reason", "token"].find((id) => !byId(id).value.trim());
     if (empty) {
-      status.textContent = empty === "reason" ? "Give a reason." : "Give the token.";
+      status.textContent = empty === "reason" ? "Enter a reason." : "Enter the token.";
       byId(empty).focus();
       return;
     }
     const by = byId("by").value.trim();
-    const wish = {
+    const change = {
       tolerance: current().tolerance,
       confidence: view.confident ? view.dial.page.certified.level : null,
       reason: byId("reason").value.trim(),
@@ -207,12 +207,12 @@
     byId("apply-button").disabled = true;
     status.textContent = "Applying …";
     try {
-      const refused = await server.put(wish, view.served.version, byId("token").value.trim());
+      const refused = await server.put(change, view.served.version, byId("token").value.trim());
       await refresh();
-      status.textContent = refused || `Done. In use now: ${words.setting(view.dial, wish)}.`;
+      status.textContent = refused || `Done. In use now: ${phrases.limit(view.dial, change)}.`;
       if (!refused) ["reason", "token"].forEach((id) => { byId(id).value = ""; });
     } catch {
-      status.textContent = "The server could not be reached. Reload the page to see whether the dial was moved.";
+      status.textContent = "The server could not be reached. Reload the page to see whether the limit was changed.";
       show();
     }
   }
@@ -220,30 +220,30 @@
   // ---- what people do --------------------------------------------------------------------------
 
   function setTyped() {
-    const wish = words.typed(byId("typed").value);
-    if (wish !== null) turn(wish);
-    byId("exact-note").textContent = words.typedTo(view.dial, wish, view.tolerance);
+    const tolerance = phrases.typed(byId("typed").value);
+    if (tolerance !== null) turn(tolerance);
+    byId("exact-note").textContent = phrases.typedTo(view.dial, tolerance, view.tolerance);
   }
 
   function findLeast() {
     const { dial, confident } = view;
-    const goal = words.typed(byId("accuracy").value);
+    const goal = phrases.typed(byId("accuracy").value);
     const found = goal === null ? null : core.leastGap(dial, goal, confident);
     if (found !== null) turn(found);
-    byId("least-note").textContent = words.leastFound(dial, goal, found, confident);
+    byId("least-note").textContent = phrases.leastFound(dial, goal, found, confident);
   }
 
   function listen() {
     const { dial } = view;
     const submitted = (id, act) => byId(id).addEventListener("submit", (event) => {
       event.preventDefault();
-      hush();
+      clearMessages();
       act();
     });
     submitted("exact", setTyped);
     submitted("least", findLeast);
     submitted("apply", apply);
-    byId("page").addEventListener("input", hush);
+    byId("page").addEventListener("input", clearMessages);
     byId("slider").addEventListener("keydown", step);
     byId("slider").addEventListener("input", (event) => goNear(core.stop(dial, Number(event.target.value))));
     byId("confidence").addEventListener("change", (event) => {
@@ -255,7 +255,7 @@
       document.documentElement.dataset.theme = isDark() ? "light" : "dark";
       showTheme();
     });
-    darkWished.addEventListener("change", showTheme);
+    prefersDark.addEventListener("change", showTheme);
     if (view.frontier) {
       new ResizeObserver(() => {
         charts.resize(view.frontier, byId("frontier"));
@@ -273,31 +273,31 @@
     byId("name").textContent = page.name;
     byId("title").textContent = `Fairness dial · ${page.criterion.title}`;
     byId("meaning").textContent = page.criterion.meaning;
-    byId("about").textContent = `Measured on ${words.people(dial.total)}${dial.nGroups > 1 ? ` in ${dial.nGroups} groups` : ""}.`;
-    byId("software").textContent = `Made with ${page.software}.${view.served ? "" : " Works without a network."} Holds counts of people, no records.`;
-    [byId("strict").textContent, byId("end").textContent] = words.ends(dial);
-    byId("level").textContent = words.confidence(page.certified.level);
+    byId("about").textContent = `Measured on ${phrases.people(dial.total)}${dial.nGroups > 1 ? ` in ${dial.nGroups} groups` : ""}.`;
+    byId("software").textContent = `Made with ${page.software}.${view.served ? "" : " Works offline."} Contains counts of people, no individual records.`;
+    [byId("start").textContent, byId("end").textContent] = phrases.ends(dial);
+    byId("level").textContent = phrases.confidence(page.certified.level);
     byId("frontier-title").textContent = dial.accuracy ? "What it costs" : "What it changes";
-    byId("frontier-note").textContent = words.aboutFrontier(dial);
+    byId("frontier-note").textContent = phrases.aboutFrontier(dial);
   }
 
   function start(page) {
     const dial = core.open(page);
     const { slider } = dial;
-    const still = slider.stops === 0;
+    const noGap = slider.stops === 0;
     view.dial = dial;
     name(dial);
     byId("least").hidden = dial.accuracy === null;
     byId("confidence").hidden = dial.certified === null;
     byId("slider").max = slider.stops;
-    byId("slider").disabled = still;
-    ["wishes", "frontier-section", "flips-section"].forEach((id) => { byId(id).hidden = still; });
-    byId("dial-hint").textContent = still ? "There is no gap to reduce, so there is nothing to dial." : "";
+    byId("slider").disabled = noGap;
+    ["options", "frontier-section", "flips-section"].forEach((id) => { byId(id).hidden = noGap; });
+    byId("dial-hint").textContent = noGap ? "There is no gap to reduce, so there is nothing to set." : "";
     byId("page").hidden = false;
     byId("loading").hidden = true;
-    if (!still) {
+    if (!noGap) {
       view.frontier = charts.frontier(dial, byId("frontier"), (x) => {
-        hush();
+        clearMessages();
         goNear(Math.max(x, 0));
       });
     }
@@ -321,8 +321,8 @@
       start(JSON.parse(block.textContent));
       return;
     }
-    const [page, position] = await Promise.all([server.frontier(), server.dial()]);
-    view.served = position;
+    const [page, served] = await Promise.all([server.frontier(), server.dial()]);
+    view.served = served;
     start(page);
     await refresh();
   }

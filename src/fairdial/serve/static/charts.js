@@ -1,38 +1,38 @@
-// The pictures: the frontier (uPlot on a canvas, drawn once; the marker is an element over it) and
-// the scores of each group (SVG, drawn once; the threshold is moved).
+// The charts: accuracy by limit (uPlot on a canvas, drawn once, with markers as elements above it)
+// and the scores of each group (SVG, drawn once; the thresholds move).
 "use strict";
 
 (function (root) {
-  const { dial: core, words } = root.fairdial;
+  const { dial: core, phrases } = root.fairdial;
   const SVG = "http://www.w3.org/2000/svg";
-  const WIDTH = 600; // of a histogram, in units of its own
+  const WIDTH = 600; // of a histogram, in its own units
   const HEIGHT = 96;
-  const FEW = 2; // groups whose panels may be high
+  const FEW = 2; // groups that leave room for tall panels
   const DASHES = [[], [8, 4], [2, 3], [10, 3, 2, 3], [5, 5]];
-  const CHANCES = [0.5, 0.2, 0.8, 0.05, 0.95, 0.01, 0.99, 0.001, 0.999]; // the first that fit are shown
+  const CHANCES = [0.5, 0.2, 0.8, 0.05, 0.95, 0.01, 0.99, 0.001, 0.999]; // ticks, by priority
   const EDGE = 0.03;
-  const APART = 0.09; // of the scale's width
+  const APART = 0.09; // distance of ticks, as a share of the width
 
   const style = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 
   // ---- the frontier ----------------------------------------------------------------------------
 
-  // Columns for uPlot by rising tolerance: the dial's accuracy, and the accuracy that is certified.
+  // Columns for uPlot by increasing tolerance: accuracy, and accuracy of the certified points.
   function columns(dial) {
-    const order = Array.from(dial.dialled).reverse();
+    const order = Array.from(dial.reachable).reverse();
     const last = core.stop(dial, dial.slider.stops);
     const stops = dial.certified ? dial.certified.stops : [];
     const x = Array.from(new Set([...order.map((i) => dial.gap[i]), ...stops, last])).sort((a, b) => a - b);
     const smallest = dial.gap[order[0]];
-    const states = x.map((tolerance) => (tolerance < smallest ? null : dial.dialled[core.place(dial, tolerance)]));
+    const points = x.map((tolerance) => (tolerance < smallest ? null : dial.reachable[core.place(dial, tolerance)]));
     if (dial.accuracy === null) {
-      const rates = dial.counted.map((all, a) => states.map((i) => {
+      const rates = dial.eligible.map((all, a) => points.map((i) => {
         if (i === null) return null;
-        return dial.states.selected[a * dial.states.length + i] / all;
+        return dial.points.selected[a * dial.points.length + i] / all;
       }));
       return [x, ...rates];
     }
-    const accuracy = states.map((i) => (i === null ? null : dial.accuracy[i]));
+    const accuracy = points.map((i) => (i === null ? null : dial.accuracy[i]));
     if (!dial.certified) return [x, accuracy];
     let stop = -1;
     const certified = x.map((tolerance) => {
@@ -44,7 +44,7 @@
 
   const thickness = (a) => (a < DASHES.length ? 2 : 3.5);
 
-  // The line of a group as a sign for the key.
+  // The line of a group, as a sign for the legend.
   function sample(a) {
     const drawing = svg("svg", { class: "sample", viewBox: "0 0 32 8", "aria-hidden": "true" });
     const dashes = DASHES[a % DASHES.length].join(" ");
@@ -74,16 +74,16 @@
     return [Math.max(low - room, 0), Math.min(high + room, 1)];
   }
 
-  // Labels of an axis with as many decimals as the one that needs most.
+  // Labels of an axis, all with the same number of decimals.
   function labels(splits, sign) {
     const texts = splits.map((value) => String(Number((100 * value).toFixed(4))));
     const decimals = Math.max(...texts.map((text) => (text.split(".")[1] || "").length));
     return texts.map((text) => Number(text).toFixed(decimals) + sign);
   }
 
-  // A dot for each setting of a family; hollow where another one is better.
+  // A dot for each model of a family; hollow if another model is better.
   function drawSettings(dial, u) {
-    const best = new Set(dial.dialled);
+    const best = new Set(dial.reachable);
     const { ctx } = u;
     const ratio = root.uPlot.pxRatio;
     ctx.save();
@@ -102,15 +102,15 @@
 
   function frontier(dial, parent, onPick) {
     const data = columns(dial);
-    const labelled = dial.accuracy !== null;
-    const measured = dial.page.measured && labelled;
+    const labeled = dial.accuracy !== null;
+    const measured = dial.page.measured && labeled;
     const lastStop = core.stop(dial, dial.slider.stops);
     const end = measured ? Math.max(lastStop, ...dial.gap) * 1.02 : lastStop;
     const stepped = root.uPlot.paths.stepped({ align: 1 });
     const line = (i) => ({
-      stroke: () => style(labelled && i === 2 ? "--promise" : "--curve"),
-      width: labelled ? 2 : thickness(i - 1),
-      dash: labelled ? (i === 2 ? [6, 4] : []) : DASHES[(i - 1) % DASHES.length],
+      stroke: () => style(labeled && i === 2 ? "--guarantee" : "--curve"),
+      width: labeled ? 2 : thickness(i - 1),
+      dash: labeled ? (i === 2 ? [6, 4] : []) : DASHES[(i - 1) % DASHES.length],
       paths: stepped,
       points: { show: false },
     });
@@ -125,10 +125,10 @@
       scales: { x: { time: false, range: () => [0, end] }, y: { range: () => limits } },
       axes: [
         axis("Largest gap allowed, in percentage points", { values: (_, splits) => labels(splits, ""), size: 34 }),
-        axis(labelled ? "Right decisions" : "Selected", { values: (_, splits) => labels(splits, "%"), size: 58 }),
+        axis(labeled ? "Accuracy (share of correct decisions)" : "Selected", { values: (_, splits) => labels(splits, "%"), size: 58 }),
       ],
       series: [{}, ...data.slice(1).map((_, i) => line(i + 1))],
-      bands: labelled && data.length > 2 ? [{ series: [1, 2], fill: () => style("--band") }] : [],
+      bands: labeled && data.length > 2 ? [{ series: [1, 2], fill: () => style("--band") }] : [],
       hooks: { draw: measured ? [(u) => drawSettings(dial, u)] : [] },
     };
     const chart = new root.uPlot(options, data, parent);
@@ -159,11 +159,11 @@
     element.style.transform = `translate(${left}px, ${top}px)`;
   }
 
-  function showPosition({ chart, parts, dial }, position, confident) {
-    const x = Math.min(core.standing(dial, position.tolerance, position.selected), chart.scales.x.max);
+  function showPoint({ chart, parts, dial }, point, confident) {
+    const x = Math.min(core.axisValue(dial, point.tolerance, point.selected), chart.scales.x.max);
     move(parts.hair, chart, x, null);
-    parts.marker.hidden = position.accuracy === null;
-    if (!parts.marker.hidden) move(parts.marker, chart, x, position.accuracy);
+    parts.marker.hidden = point.accuracy === null;
+    if (!parts.marker.hidden) move(parts.marker, chart, x, point.accuracy);
     parts.zone.hidden = !(confident && dial.certified);
     if (!parts.zone.hidden) {
       const first = dial.certified.able.indexOf(1);
@@ -172,27 +172,27 @@
     }
   }
 
-  // What the signs mean; where there are no labels, each group has a line.
+  // The legend; without labels, each group has a line.
   function frontierKey(dial, used, confident) {
-    if (dial.accuracy === null) return dial.page.groups.map((group, a) => ["", words.label(group), sample(a)]);
+    if (dial.accuracy === null) return dial.page.groups.map((group, a) => ["", phrases.label(group), sample(a)]);
     const { certified, measured } = dial.page;
-    const unpromised = confident && !dial.certified.able[0];
+    const unguaranteed = confident && !dial.certified.able[0];
     const last = core.stop(dial, dial.slider.stops);
     const drawn = dial.certified && dial.certified.stops.some((stop, i) => dial.certified.able[i] && stop < last);
     return [
-      ["marker", "this position"],
+      ["marker", "this limit"],
       ...(used ? [["used", "in use"]] : []),
-      ["curve", measured ? "the best setting for each gap" : "the dial, on the people measured"],
-      ...(measured ? [["setting", "a setting"], ["setting hollow", "a setting that another one beats"]] : []),
-      ...(drawn ? [["promised", `held for new people, with ${words.confidence(certified.level)} confidence`]] : []),
-      ...(unpromised ? [["unpromised", "too few people measured to promise it"]] : []),
+      ["curve", measured ? "the best model for each limit" : "accuracy for the people measured"],
+      ...(measured ? [["setting", "a model"], ["setting hollow", "a model that another one beats"]] : []),
+      ...(drawn ? [["guaranteed", `if the limit must hold for new people, with ${phrases.confidence(certified.level)} confidence`]] : []),
+      ...(unguaranteed ? [["unguaranteed", "too few people measured for a guarantee"]] : []),
     ];
   }
 
   function showUsed({ chart, parts, dial }, deployed, selected) {
     parts.used.hidden = selected === null || dial.accuracy === null;
     if (parts.used.hidden) return;
-    const x = Math.min(core.standing(dial, deployed.tolerance, selected), chart.scales.x.max);
+    const x = Math.min(core.axisValue(dial, deployed.tolerance, selected), chart.scales.x.max);
     move(parts.used, chart, x, core.accuracyOf(dial, selected));
   }
 
@@ -209,7 +209,7 @@
     return element;
   }
 
-  // Outline of bars from `base` up to `top`, both rows in each bin.
+  // Outline of bars from `base` up to `top`, both as rows in each bin.
   function bars(base, top, most) {
     const step = WIDTH / top.length;
     const y = (value) => (HEIGHT * (1 - value / most)).toFixed(2);
@@ -233,7 +233,7 @@
     return shown;
   }
 
-  // One panel a group: bars by label, the threshold without constraint, and the one that moves.
+  // One panel per group: bars by label, the threshold without a limit, and the one that moves.
   function scores(dial, parent) {
     const histogram = core.histogram(dial);
     if (histogram === null) return null;
@@ -244,7 +244,7 @@
       figure.className = "scores";
       const caption = document.createElement("figcaption");
       const name = document.createElement("strong");
-      name.textContent = words.label(group);
+      name.textContent = phrases.label(group);
       const text = document.createElement("span");
       caption.append(name, text);
       const drawing = svg("svg", { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, preserveAspectRatio: "none", role: "img" });
@@ -260,7 +260,7 @@
       const limit = svg("line", { class: "limit", x1: 0, x2: 0, y1: 0, y2: HEIGHT }, drawing);
       figure.append(caption, drawing);
       parent.append(figure);
-      return { text, tint, limit, drawing, name: words.label(group) };
+      return { text, tint, limit, drawing, name: phrases.label(group) };
     });
     const scale = document.createElement("div");
     scale.className = "scale";
@@ -281,7 +281,7 @@
     const bars = dial.nLabels === 2
       ? [["positive", name("positive")], ["negative", name("negative")]]
       : [["negative", "people"]];
-    return [...bars, ["limit", "this position"], ["unmoved", "unconstrained"], ["tint", "selected"]];
+    return [...bars, ["limit", "line at this limit"], ["unmoved", "line without a limit"], ["tint", "selected"]];
   }
 
   function chance(threshold) {
@@ -290,10 +290,10 @@
     return `selected above ${(100 / (1 + Math.exp(-threshold))).toFixed(1)}%`;
   }
 
-  function showThresholds({ panels, edges }, position) {
+  function showThresholds({ panels, edges }, point) {
     const [low, high] = [edges[0], edges[edges.length - 1]];
     panels.forEach((panel, a) => {
-      const threshold = position.thresholds[a];
+      const threshold = point.thresholds[a];
       const share = Math.min(Math.max((threshold - low) / (high - low), 0), 1);
       const moved = `translate(${(share * WIDTH).toFixed(2)} 0)`;
       panel.limit.setAttribute("transform", moved);
@@ -304,6 +304,6 @@
   }
 
   root.fairdial.charts = {
-    frontier, frontierKey, resize, scores, scoresKey, showPosition, showThresholds, showUsed,
+    frontier, frontierKey, resize, scores, scoresKey, showPoint, showThresholds, showUsed,
   };
 })(globalThis);

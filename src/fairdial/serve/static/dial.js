@@ -1,10 +1,10 @@
-// The dial without the page: reads the document of page_data.py, finds positions, counts.
-// Pure functions; counts are whole numbers and rates are worked out as Python does, so that
-// gaps, accuracies and positions are those of fairdial.Frontier to the last bit.
+// The dial without the page: reads the document of page_data.py, finds operating points, counts.
+// Pure functions. Counts are whole numbers, and rates are computed in the same order as in Python,
+// so gaps, accuracies and points are those of fairdial.Frontier to the last bit.
 "use strict";
 
 (function (root) {
-  const ENDLESS = 2 ** 31 - 1; // a threshold that selects nobody, or everybody
+  const ENDLESS = 2 ** 31 - 1; // stands for a threshold that selects nobody or everybody
   const THRESHOLD_UNIT = 1000;
 
   // ---- columns ---------------------------------------------------------------------------------
@@ -21,7 +21,7 @@
     return Float64Array.from({ length: view.byteLength / 8 }, (_, i) => view.getFloat64(8 * i, true));
   }
 
-  // Column after column: entry (i, c) stands at c * length + i.
+  // Column after column: entry (i, c) is at c * length + i.
   function ints(text, length) {
     const data = bytes(text);
     const values = [];
@@ -46,8 +46,8 @@
 
   // ---- the document ----------------------------------------------------------------------------
 
-  // States in columns: what is selected, by label and group; thresholds or settings.
-  function readStates(packed, length) {
+  // Points in columns: selected rows by label and group; thresholds or settings.
+  function readPoints(packed, length) {
     return {
       length,
       selected: ints(packed.selected, length),
@@ -58,7 +58,7 @@
 
   function open(page) {
     if (page.format !== "fairdial.page" || page.version !== 1) {
-      throw new Error("This page reads documents of format fairdial.page, version 1.");
+      throw new Error("The page needs a document of format fairdial.page, version 1.");
     }
     const dial = {
       page,
@@ -66,21 +66,21 @@
       nLabels: page.rows.length,
       rows: page.rows.flat(),
       slider: page.slider,
-      states: readStates(page.states, page.states.count),
+      points: readPoints(page.states, page.states.count),
       certified: null,
     };
-    dial.counted = count(dial, dial.rows);
+    dial.eligible = eligibleOf(dial, dial.rows);
     dial.total = sum(dial.rows);
     dial.negatives = sum(page.rows[0]);
     const { declared } = page.states;
-    dial.declared = declared === null ? null : ints(declared, dial.states.length);
-    const figures = measure(dial, dial.states);
+    dial.declared = declared === null ? null : ints(declared, dial.points.length);
+    const figures = measure(dial, dial.points);
     dial.gap = figures.gap;
     dial.accuracy = figures.accuracy;
-    dial.dialled = dialled(dial.gap);
+    dial.reachable = reachable(dial.gap);
     if (page.certified.kind !== "none") {
       const packed = page.certified;
-      const certified = readStates(packed, packed.stops);
+      const certified = readPoints(packed, packed.stops);
       certified.stops = Array.from(ints(packed.numbers, packed.stops), (number) => stop(dial, number));
       certified.able = ints(packed.able, packed.stops);
       certified.bounds = floats(packed.bounds);
@@ -95,8 +95,8 @@
     return values.reduce((total, value) => total + value, 0);
   }
 
-  // Rows that count for the criterion, by group, of rows by label and group.
-  function count(dial, rows) {
+  // Eligible rows of the criterion by group, from rows by label and group.
+  function eligibleOf(dial, rows) {
     const { nGroups, nLabels } = dial;
     const label = dial.page.criterion.counted;
     return Array.from({ length: nGroups }, (_, a) => {
@@ -108,106 +108,105 @@
   function gapOf(dial, selected) {
     let low = Infinity;
     let high = -Infinity;
-    count(dial, selected).forEach((number, a) => {
-      const rate = number / dial.counted[a];
+    eligibleOf(dial, selected).forEach((number, a) => {
+      const rate = number / dial.eligible[a];
       low = Math.min(low, rate);
       high = Math.max(high, rate);
     });
     return high - low;
   }
 
-  // Right decisions: positive rows that are selected, negative ones that are not.
-  function rightOf(dial, selected) {
+  // Correct decisions: positive rows that are selected, negative ones that are not.
+  function correctOf(dial, selected) {
     const { nGroups } = dial;
-    let right = dial.negatives;
-    for (let a = 0; a < nGroups; a += 1) right += selected[nGroups + a] - selected[a];
-    return right;
+    let correct = dial.negatives;
+    for (let a = 0; a < nGroups; a += 1) correct += selected[nGroups + a] - selected[a];
+    return correct;
   }
 
   function accuracyOf(dial, selected) {
-    return dial.nLabels === 2 ? rightOf(dial, selected) / dial.total : null;
+    return dial.nLabels === 2 ? correctOf(dial, selected) / dial.total : null;
   }
 
   function line(columns, length, width, i) {
     return Array.from({ length: width }, (_, c) => columns[c * length + i]);
   }
 
-  function selectedAt(dial, states, i) {
-    return line(states.selected, states.length, dial.rows.length, i);
+  function selectedAt(dial, points, i) {
+    return line(points.selected, points.length, dial.rows.length, i);
   }
 
-  function measure(dial, states) {
-    const gap = new Float64Array(states.length);
-    const accuracy = dial.nLabels === 2 ? new Float64Array(states.length) : null;
-    for (let i = 0; i < states.length; i += 1) {
-      const selected = selectedAt(dial, states, i);
+  function measure(dial, points) {
+    const gap = new Float64Array(points.length);
+    const accuracy = dial.nLabels === 2 ? new Float64Array(points.length) : null;
+    for (let i = 0; i < points.length; i += 1) {
+      const selected = selectedAt(dial, points, i);
       gap[i] = gapOf(dial, selected);
       if (accuracy) accuracy[i] = accuracyOf(dial, selected);
     }
     return { gap, accuracy };
   }
 
-  // The states that some tolerance leads to: each has a smaller gap than all before it.
-  function dialled(gap) {
-    const states = [0];
+  // The points that some tolerance leads to: each has a smaller gap than all before it.
+  function reachable(gap) {
+    const found = [0];
     let best = gap[0];
     for (let i = 1; i < gap.length; i += 1) {
       if (gap[i] < best) {
-        states.push(i);
+        found.push(i);
         best = gap[i];
       }
     }
-    return Int32Array.from(states);
+    return Int32Array.from(found);
   }
 
-  // ---- positions -------------------------------------------------------------------------------
+  // ---- points ----------------------------------------------------------------------------------
 
   function threshold(number) {
     return Math.abs(number) >= ENDLESS ? Math.sign(number) * Infinity : number / THRESHOLD_UNIT;
   }
 
-  function position(dial, states, i, more) {
-    const selected = selectedAt(dial, states, i);
-    const limits = states.thresholds
-      ? line(states.thresholds, states.length, dial.nGroups, i).map(threshold)
+  function readPoint(dial, points, i, more) {
+    const selected = selectedAt(dial, points, i);
+    const thresholds = points.thresholds
+      ? line(points.thresholds, points.length, dial.nGroups, i).map(threshold)
       : null;
     return {
       selected,
-      thresholds: limits,
-      setting: states.settings ? states.settings[i] : null,
+      thresholds,
+      setting: points.settings ? points.settings[i] : null,
       gap: gapOf(dial, selected),
       accuracy: accuracyOf(dial, selected),
       ...more,
     };
   }
 
-  // Place among the dialled states of the first one within the tolerance, or of the last.
+  // Place among the reachable points of the first one within the tolerance, or of the last.
   function place(dial, tolerance) {
     let low = 0;
-    let high = dial.dialled.length;
+    let high = dial.reachable.length;
     while (low < high) {
       const middle = (low + high) >> 1;
-      if (dial.gap[dial.dialled[middle]] <= tolerance) high = middle;
+      if (dial.gap[dial.reachable[middle]] <= tolerance) high = middle;
       else low = middle + 1;
     }
-    return Math.min(low, dial.dialled.length - 1);
+    return Math.min(low, dial.reachable.length - 1);
   }
 
-  // The least constrained position within the tolerance; if none is, the smallest gap there is.
+  // The least constrained point within the tolerance; if there is none, that of the smallest gap.
   function at(dial, tolerance) {
-    const state = dial.dialled[place(dial, tolerance)];
-    return stateOf(dial, state, tolerance);
+    return uncertified(dial, dial.reachable[place(dial, tolerance)], tolerance);
   }
 
-  function free(dial) {
-    return stateOf(dial, 0, 1);
+  function unconstrained(dial) {
+    return uncertified(dial, 0, 1);
   }
 
-  // `bounded`: the margin of the whole dial speaks of it. Not of settings found by looking.
-  function stateOf(dial, state, tolerance) {
-    const feasible = dial.gap[state] <= tolerance;
-    const bounded = dial.declared === null || dial.declared[state] === 1;
-    return position(dial, dial.states, state, { tolerance, feasible, bounded, promise: null });
+  // `bounded`: whether the margin holds for the point. It doesn't for settings found by looking.
+  function uncertified(dial, i, tolerance) {
+    const feasible = dial.gap[i] <= tolerance;
+    const bounded = dial.declared === null || dial.declared[i] === 1;
+    return readPoint(dial, dial.points, i, { tolerance, feasible, bounded, guarantee: null });
   }
 
   // ---- stops -----------------------------------------------------------------------------------
@@ -221,26 +220,26 @@
     return Math.min(roundDown(tolerance, dial.slider.digits), stop(dial, dial.slider.stops));
   }
 
-  // Place of the highest stop with something to say about new people, not above the tolerance.
-  function promisedBelow(dial, tolerance) {
+  // Place of the highest certified stop that is not above the tolerance.
+  function certifiedBelow(dial, tolerance) {
     return Math.max(dial.certified.stops.findLastIndex((value) => value <= tolerance), 0);
   }
 
-  // Of the stops with something to say about new people, the nearest to a tolerance.
-  function promisedNear(dial, tolerance) {
+  // The certified stop that is nearest to a tolerance.
+  function certifiedNear(dial, tolerance) {
     const { stops } = dial.certified;
     return stops.reduce((best, value) => (Math.abs(value - tolerance) < Math.abs(best - tolerance) ? value : best));
   }
 
-  // And the one that lies `by` places from that which holds.
-  function promisedNext(dial, tolerance, by) {
+  // The certified stop that is `by` places away.
+  function certifiedNext(dial, tolerance, by) {
     const { stops } = dial.certified;
-    return stops[Math.min(Math.max(promisedBelow(dial, tolerance) + by, 0), stops.length - 1)];
+    return stops[Math.min(Math.max(certifiedBelow(dial, tolerance) + by, 0), stops.length - 1)];
   }
 
-  // What the page makes of a wish: the tolerance it answers exactly.
+  // The highest tolerance, not above the given one, that the page has an exact answer for.
   function snap(dial, tolerance, confident) {
-    if (confident) return dial.certified.stops[promisedBelow(dial, tolerance)];
+    if (confident) return dial.certified.stops[certifiedBelow(dial, tolerance)];
     const { decimals } = dial.page.states;
     return decimals === null ? tolerance : roundDown(tolerance, decimals);
   }
@@ -252,23 +251,23 @@
     return number / unit;
   }
 
-  // The position at a tolerance that holds on new rows; its promise says whether there is one.
+  // The certified point at a tolerance; its guarantee says whether there is one.
   function certifiedAt(dial, tolerance) {
     const { certified } = dial;
-    const i = promisedBelow(dial, tolerance);
-    const wish = certified.stops[i];
+    const i = certifiedBelow(dial, tolerance);
+    const stopAt = certified.stops[i];
     if (!certified.able[i]) {
-      const promise = { able: false, needed: certified.needed[i] };
-      return { ...at(dial, wish), promise };
+      const guarantee = { able: false, needed: certified.needed[i] };
+      return { ...at(dial, stopAt), guarantee };
     }
-    const promise = { able: true, bound: certified.bounds[i] };
-    return position(dial, certified, i, { tolerance: wish, feasible: true, bounded: true, promise });
+    const guarantee = { able: true, bound: certified.bounds[i] };
+    return readPoint(dial, certified, i, { tolerance: stopAt, feasible: true, bounded: true, guarantee });
   }
 
-  // Shortest decimal tolerance that leads to the dialled state at this place, and to no other.
+  // Shortest decimal tolerance that leads to the reachable point at this place, and to no other.
   function toleranceOf(dial, where) {
-    const gap = dial.gap[dial.dialled[where]];
-    const above = where === 0 ? Infinity : dial.gap[dial.dialled[where - 1]];
+    const gap = dial.gap[dial.reachable[where]];
+    const above = where === 0 ? Infinity : dial.gap[dial.reachable[where - 1]];
     for (let digits = dial.slider.digits; digits <= 15; digits += 1) {
       const unit = 10 ** digits;
       let number = Math.floor(gap * unit);
@@ -278,45 +277,50 @@
     return gap;
   }
 
-  // The tolerance of the smallest gap with at least this accuracy; null: not to be had.
+  // The tolerance of the smallest gap with at least this accuracy, or null.
   function leastGap(dial, accuracy, confident) {
     if (confident) {
       const { able, accuracy: reached, stops } = dial.certified;
       return stops.find((_, i) => able[i] && reached[i] >= accuracy) ?? null;
     }
-    for (let where = dial.dialled.length - 1; where >= 0; where -= 1) {
-      if (dial.accuracy[dial.dialled[where]] >= accuracy) return toleranceOf(dial, where);
+    for (let where = dial.reachable.length - 1; where >= 0; where -= 1) {
+      if (dial.accuracy[dial.reachable[where]] >= accuracy) return toleranceOf(dial, where);
     }
     return null;
   }
 
   function bestAccuracy(dial, confident) {
-    if (!confident) return dial.dialled.reduce((best, i) => Math.max(best, dial.accuracy[i]), 0);
+    if (!confident) return dial.reachable.reduce((best, i) => Math.max(best, dial.accuracy[i]), 0);
     const { certified } = dial;
     return certified.accuracy.reduce((best, value, i) => (certified.able[i] ? Math.max(best, value) : best), 0);
   }
 
-  // How the share of right decisions goes with the allowed gap: at the strictest position, at the
-  // best one, at the least constrained one, and how far it falls on the way as more is allowed.
-  function course(dial) {
-    const order = Array.from(dial.dialled).reverse();
+  // Accuracy at the smallest gap, at its best and without a limit; `fall` is how far it drops on
+  // the way from the smallest gap to no limit.
+  function trend(dial) {
+    const order = Array.from(dial.reachable).reverse();
     const accuracy = order.map((i) => dial.accuracy[i]);
-    let best = 0; // its place, of several the one with the smallest gap
+    let best = 0; // its place; of several, the one with the smallest gap
     let fall = 0;
     accuracy.forEach((value, i) => {
       if (value > accuracy[best]) best = i;
       fall = Math.max(fall, accuracy[best] - value);
     });
-    const free = accuracy[accuracy.length - 1];
-    return { strict: accuracy[0], best: accuracy[best], bestGap: dial.gap[order[best]], free, fall };
+    return {
+      strictest: accuracy[0],
+      best: accuracy[best],
+      bestGap: dial.gap[order[best]],
+      unconstrained: accuracy[accuracy.length - 1],
+      fall,
+    };
   }
 
-  // Where a position stands on the scale of tolerances: at its gap, where that is above the wish.
-  function standing(dial, tolerance, selected) {
+  // Where a point is marked on the axis of tolerances: at its gap if that is above the tolerance.
+  function axisValue(dial, tolerance, selected) {
     return Math.max(tolerance, gapOf(dial, selected));
   }
 
-  // What a position in use selects; null where there is none, or where this page can't know.
+  // What the tolerance in use selects; null if there is none, or if this page can't know.
   function selectedIn(dial, used) {
     if (used === null) return null;
     if (used.selected) return used.selected.flat();
@@ -325,22 +329,22 @@
     if (snap(dial, used.tolerance, confident) !== used.tolerance) return null;
     if (!confident) return at(dial, used.tolerance).selected;
     const found = certifiedAt(dial, used.tolerance);
-    return found.promise.able ? found.selected : null;
+    return found.guarantee.able ? found.selected : null;
   }
 
-  // With what a position is compared: with the one in use (null: not known), or, where that decides
-  // the same, with the model without constraint.
-  function compared(dial, used, selected) {
+  // What a point is compared with: the decisions in use (null if unknown), or, if those are the
+  // same, the decisions without a limit.
+  function baseline(dial, used, selected) {
     const same = used !== null && used.every((count, i) => count === selected[i]);
     return used === null || same
-      ? { selected: free(dial).selected, used: false, same }
+      ? { selected: unconstrained(dial).selected, used: false, same }
       : { selected: used, used: true, same };
   }
 
   // ---- tables ----------------------------------------------------------------------------------
 
-  // [part, whole] of each figure, for every group and for all together (group null); null without
-  // labels.
+  // [part, whole] of each figure, for every group and for all together (group null); figures that
+  // need labels are null without them.
   function table(dial, selected) {
     const { nGroups, nLabels, rows, page } = dial;
     const cells = (values, a) => Array.from({ length: nLabels }, (_, label) => values[label * nGroups + a]);
@@ -350,7 +354,7 @@
       selected: [sum(chosen), sum(all)],
       truePositive: nLabels === 2 ? [chosen[1], all[1]] : null,
       falsePositive: nLabels === 2 ? [chosen[0], all[0]] : null,
-      right: nLabels === 2 ? [chosen[1] + all[0] - chosen[0], sum(all)] : null,
+      correct: nLabels === 2 ? [chosen[1] + all[0] - chosen[0], sum(all)] : null,
     });
     const lines = page.groups.map((group, a) => figures(group, cells(selected, a), cells(rows, a)));
     const everybody = (values) => Array.from({ length: nLabels }, (_, label) =>
@@ -358,8 +362,8 @@
     return nGroups === 1 ? lines : [...lines, figures(null, everybody(selected), everybody(rows))];
   }
 
-  // Who changes between two positions, by group. Along thresholds a group's rows all change the
-  // same way, so differences of counts are exact; between settings of a family they are net.
+  // Changes between two points by group. Moving a threshold changes all affected rows of a group in
+  // the same way, so differences of counts are exact; between models of a family they are net.
   function flips(dial, before, after) {
     const { nGroups, nLabels, page } = dial;
     return page.groups.map((group, a) => {
@@ -374,7 +378,7 @@
     });
   }
 
-  // The histogram by group: rows in each bin, by label.
+  // The histogram: rows in each bin by group and label.
   function histogram(dial) {
     const packed = dial.page.histogram;
     if (packed === null) return null;
@@ -390,9 +394,9 @@
 
   root.fairdial = Object.assign(root.fairdial || {}, {
     dial: {
-      accuracyOf, at, bestAccuracy, certifiedAt, compared, course, flips, floats, free, gapOf, histogram,
-      ints, leastGap, open, place, promisedNear, promisedNext, selectedIn, snap, standing, stop, stopBelow,
-      table, toleranceOf,
+      accuracyOf, at, axisValue, baseline, bestAccuracy, certifiedAt, certifiedNear, certifiedNext, flips,
+      floats, gapOf, histogram, ints, leastGap, open, place, selectedIn, snap, stop, stopBelow, table,
+      toleranceOf, trend, unconstrained,
     },
   });
 })(globalThis);

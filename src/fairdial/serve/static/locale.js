@@ -1,5 +1,5 @@
-// uPlot asks Intl for the browser's language as it loads. Some browsers name one that Intl refuses,
-// such as "en-US@posix" of chromium where LANG is C: English then.
+// uPlot passes the browser's language to Intl when it loads. Some browsers report one that Intl
+// rejects, such as "en-US@posix" of Chromium if LANG is C; use English then.
 "use strict";
 
 (function (root) {

@@ -1,10 +1,10 @@
-// What the page asks of its server, by addresses relative to its own.
+// Requests to the server, at addresses relative to the page's own.
 "use strict";
 
 (function (root) {
-  const { words } = root.fairdial;
+  const { phrases } = root.fairdial;
 
-  async function ask(path) {
+  async function get(path) {
     const answer = await fetch(path, { headers: { Accept: "application/json" }, cache: "no-store" });
     if (!answer.ok) throw new Error(`The server answered ${answer.status} to ${path}.`);
     return answer.json();
@@ -19,8 +19,8 @@
     }
   }
 
-  // Asks for a new position; gives back what to say if it was refused, else null.
-  async function put(wish, version, token) {
+  // Changes the dial; returns a message if the server refused, else null.
+  async function put(change, version, token) {
     const answer = await fetch("v1/dial", {
       method: "PUT",
       headers: {
@@ -28,15 +28,15 @@
         Authorization: `Bearer ${token}`,
         "If-Match": `"${version}"`,
       },
-      body: JSON.stringify(wish),
+      body: JSON.stringify(change),
     });
-    return answer.ok ? null : words.refused(answer.status, await detailOf(answer));
+    return answer.ok ? null : phrases.refused(answer.status, await detailOf(answer));
   }
 
   root.fairdial.server = {
-    audit: () => ask("v1/audit"),
-    dial: () => ask("v1/dial"),
-    frontier: () => ask("v1/frontier"),
+    audit: () => get("v1/audit"),
+    dial: () => get("v1/dial"),
+    frontier: () => get("v1/frontier"),
     put,
   };
 })(globalThis);

@@ -1,10 +1,11 @@
-// The page's tables and lists: each is made once, and what changes is changed by the function
-// that making it gives back.
+// The page's tables and lists. Each function builds one; if its content changes later, it returns
+// the function that updates it.
 "use strict";
 
 (function (root) {
-  const { dial: core, words } = root.fairdial;
-  const FIGURES = ["selected", "truePositive", "falsePositive", "right"];
+  const { dial: core, phrases } = root.fairdial;
+  const FIGURES = ["selected", "truePositive", "falsePositive", "correct"];
+  const ACCURACY = ["Accuracy", "share of correct decisions"];
   const CURVE_LINES = 10;
 
   function element(name, text, attributes = {}) {
@@ -14,8 +15,8 @@
     return made;
   }
 
-  // Text that stays the same is left alone: nothing is laid out anew for it.
-  function say(node, text) {
+  // Text that stays the same is left alone, which saves a new layout.
+  function setText(node, text) {
     if (node.textContent !== text) node.textContent = text;
   }
 
@@ -27,14 +28,14 @@
     return cell;
   }
 
-  // A line of column heads, each a title and what it says in small print.
+  // A row of column heads, each a title with an explanation in small print.
   function heads(table, titles) {
     const line = element("tr", null);
     line.append(...titles.map((title) => head(title)));
     table.createTHead().append(line);
   }
 
-  // Heads of which some stand together under one title.
+  // Column heads of which some are grouped under one title.
   function headsUnder(table, first, [title, titles], last) {
     const [above, below] = [element("tr", null), element("tr", null)];
     above.append(
@@ -55,7 +56,7 @@
     return labels ? `“${labels[side]}”` : `the ${side} label`;
   }
 
-  // A cell for a share and the counts that it comes from; gives back what fills it.
+  // A cell for a percentage and its counts; returns the function that fills it.
   function share(row) {
     const cell = row.insertCell();
     const [percent, part, whole] = [element("span", ""), element("span", ""), element("span", "", { class: "of" })];
@@ -63,19 +64,19 @@
     counts.append(part, whole);
     cell.append(percent, counts);
     return ([some, all]) => {
-      say(percent, words.percent(some, all));
-      say(part, words.number(some));
-      say(whole, ` of ${words.number(all)}`);
+      setText(percent, phrases.percent(some, all));
+      setText(part, phrases.number(some));
+      setText(whole, ` of ${phrases.number(all)}`);
     };
   }
 
   // ---- tables ----------------------------------------------------------------------------------
 
-  // Two lines a group: at this position, and without constraint.
+  // Two rows per group: with this limit, and without a limit.
   function groups(dial, table) {
     const shown = FIGURES.filter((name) => dial.nLabels === 2 || name === "selected");
-    const least = words.least(dial);
-    caption(table, `Decisions by group, at this position and ${least.long}`);
+    const before = phrases.noLimit(dial);
+    caption(table, `Decisions by group, with this limit and ${before.long}`);
     if (shown.length === 1) {
       heads(table, [["Group"], ["Selected", "of all in the group"]]);
     } else {
@@ -83,32 +84,32 @@
         ["of all", "in the group"],
         [`of ${named(dial, "positive")}`, "true positive rate"],
         [`of ${named(dial, "negative")}`, "false positive rate"],
-      ]], ["Right decisions", "accuracy"]);
+      ]], ACCURACY);
     }
-    const fills = core.table(dial, core.free(dial).selected).map((free) => {
+    const fills = core.table(dial, core.unconstrained(dial).selected).map((line) => {
       const body = table.createTBody();
       const [title, here, there] = [body.insertRow(), body.insertRow(), body.insertRow()];
-      const name = free.group === null ? "All groups" : words.label(free.group);
+      const name = line.group === null ? "All groups" : phrases.label(line.group);
       const cell = element("th", name, { scope: "rowgroup", colspan: shown.length + 1 });
-      cell.append(element("small", words.people(free.people)));
+      cell.append(element("small", phrases.people(line.people)));
       title.append(cell);
-      here.append(element("th", "this position", { scope: "row" }));
-      there.append(element("th", least.short, { scope: "row" }));
-      there.className = "free";
-      shown.forEach((figure) => share(there)(free[figure]));
+      here.append(element("th", "this limit", { scope: "row" }));
+      there.append(element("th", before.short, { scope: "row" }));
+      there.className = "baseline";
+      shown.forEach((figure) => share(there)(line[figure]));
       return shown.map(() => share(here));
     });
-    return (position) => core.table(dial, position.selected).forEach((figures, i) => {
+    return (point) => core.table(dial, point.selected).forEach((figures, i) => {
       fills[i].forEach((fill, j) => fill(figures[shown[j]]));
     });
   }
 
-  const signed = (value) => (value === 0 ? "0" : `${value > 0 ? "+" : "−"}${words.number(Math.abs(value))}`);
+  const signed = (value) => (value === 0 ? "0" : `${value > 0 ? "+" : "−"}${phrases.number(Math.abs(value))}`);
 
-  // Who changes, by group; and by label, where labels are known.
+  // Changed decisions by group, and by label if labels are known.
   function flips(dial, table) {
     const byLabel = dial.nLabels === 2 ? ["positive", "negative"] : [];
-    caption(table, "Decisions that change, by group");
+    caption(table, "Changed decisions by group");
     heads(table, [
       ["Group"], ["Newly selected"], ["No longer selected"],
       ...byLabel.map((side) => [`Change among ${named(dial, side)}`]),
@@ -116,61 +117,61 @@
     const body = table.createTBody();
     const lines = dial.page.groups.map((group) => {
       const row = body.insertRow();
-      row.append(element("th", words.label(group), { scope: "row" }));
+      row.append(element("th", phrases.label(group), { scope: "row" }));
       return [0, 1, ...byLabel].map(() => row.insertCell());
     });
     return (changes) => changes.forEach((change, i) => {
       const figures = [change.gained, -change.lost, ...(change.byLabel || []).slice().reverse()];
-      lines[i].forEach((cell, j) => say(cell, signed(figures[j])));
+      lines[i].forEach((cell, j) => setText(cell, signed(figures[j])));
     });
   }
 
-  // The curve at some stops, for those who don't see it.
+  // The chart at some stops, for people who can't see it.
   function curve(dial, table) {
     const { digits, stops } = dial.slider;
-    const rates = dial.accuracy ? [["Right decisions"]] : dial.page.groups.map((group) => [`${words.label(group)}: selected`]);
+    const rates = dial.accuracy ? [ACCURACY] : dial.page.groups.map((group) => [`${phrases.label(group)}: selected`]);
     heads(table, [["Largest gap allowed", "percentage points"], ["Gap", "percentage points"], ...rates]);
     const body = table.createTBody();
     const lines = Math.min(CURVE_LINES, stops);
     for (let i = 0; i <= lines; i += 1) {
-      const position = core.at(dial, core.stop(dial, lines ? Math.round((i * stops) / lines) : 0));
+      const point = core.at(dial, core.stop(dial, lines ? Math.round((i * stops) / lines) : 0));
       const figures = dial.accuracy
-        ? [[position.accuracy, 1]]
-        : core.table(dial, position.selected).slice(0, dial.nGroups).map((line) => line.selected);
+        ? [[point.accuracy, 1]]
+        : core.table(dial, point.selected).slice(0, dial.nGroups).map((line) => line.selected);
       const row = body.insertRow();
-      row.append(element("th", words.points(position.tolerance, digits), { scope: "row" }));
-      row.insertCell().textContent = words.gap(position.gap, digits);
-      figures.forEach((figure) => { row.insertCell().textContent = words.percent(...figure); });
+      row.append(element("th", phrases.points(point.tolerance, digits), { scope: "row" }));
+      row.insertCell().textContent = phrases.gap(point.gap, digits);
+      figures.forEach((figure) => { row.insertCell().textContent = phrases.percent(...figure); });
     }
   }
 
-  // The settings that the dial chooses among, the most accurate first.
+  // The models of a family, the most accurate first.
   function settings(dial, parent) {
     const table = element("table", null, { id: "settings" });
-    const accuracy = dial.accuracy ? [["Right decisions"]] : [];
-    heads(table, [["Setting"], ["Gap", "percentage points"], ...accuracy, ["Position"]]);
+    const accuracy = dial.accuracy ? [ACCURACY] : [];
+    heads(table, [["Model", "by its setting"], ["Gap", "percentage points"], ...accuracy, ["This limit"]]);
     const body = table.createTBody();
-    const lines = Array.from(dial.dialled, (i) => {
+    const lines = Array.from(dial.reachable, (i) => {
       const row = body.insertRow();
-      const setting = dial.states.settings[i];
+      const setting = dial.points.settings[i];
       row.append(element("th", String(Number(setting.toPrecision(6))), { scope: "row" }));
-      row.insertCell().textContent = words.gap(dial.gap[i], dial.slider.digits);
-      if (dial.accuracy) row.insertCell().textContent = words.percent(dial.accuracy[i], 1);
+      row.insertCell().textContent = phrases.gap(dial.gap[i], dial.slider.digits);
+      if (dial.accuracy) row.insertCell().textContent = phrases.percent(dial.accuracy[i], 1);
       return { row, setting, mark: row.insertCell() };
     });
-    const frame = element("div", null, { class: "wide tall", tabindex: 0, role: "group", "aria-label": "The settings" });
+    const frame = element("div", null, { class: "wide tall", tabindex: 0, role: "group", "aria-label": "The models" });
     frame.append(table);
     parent.append(frame);
-    return (position) => lines.forEach(({ row, setting, mark }) => {
-      const here = setting === position.setting;
+    return (point) => lines.forEach(({ row, setting, mark }) => {
+      const here = setting === point.setting;
       row.classList.toggle("here", here);
-      say(mark, here ? "this position" : "");
+      setText(mark, here ? "decides" : "");
     });
   }
 
   // ---- lists -----------------------------------------------------------------------------------
 
-  // What the signs of a picture mean: [sign, text], or [sign, text, drawing of the sign].
+  // The legend of a chart: [sign, text], or [sign, text, drawing of the sign].
   function key(list, items) {
     list.replaceChildren(...items.map(([mark, text, drawing]) => {
       const item = element("li", null);
@@ -183,8 +184,8 @@
     const items = entries.map((entry) => {
       const item = element("li", null);
       item.append(
-        element("time", words.time(entry.time), { datetime: entry.time }),
-        element("span", `${entry.who || "somebody"}: ${words.change(dial, entry)}`),
+        element("time", phrases.time(entry.time), { datetime: entry.time }),
+        element("span", `${entry.who || "somebody"}: ${phrases.recorded(dial, entry)}`),
         element("span", entry.reason || "no reason given", { class: "note" }),
       );
       return item;
@@ -193,8 +194,8 @@
   }
 
   function help(dial, list) {
-    list.append(...words.help(dial).flatMap(([term, text]) => [element("dt", term), element("dd", text)]));
+    list.append(...phrases.help(dial).flatMap(([term, text]) => [element("dt", term), element("dd", text)]));
   }
 
-  root.fairdial.tables = { audit, curve, flips, groups, help, key, say, settings };
+  root.fairdial.tables = { audit, curve, flips, groups, help, key, setText, settings };
 })(globalThis);

@@ -1,0 +1,220 @@
+"""Columns of users' tables: their types, and what they look like."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+
+import numpy as np
+import pandas as pd
+from pandas.api import types
+
+from fairdial._arrays import Mask
+from fairdial.errors import InvalidInputError
+
+Note = Callable[[str], None]
+
+DATE = re.compile(r"(\d{4}([-/.])\d{1,2}\2\d{1,2}|\d{1,2}([-/.])\d{1,2}\3(\d{4}|\d{2}))([ T].*)?")
+CURRENCY = r"[$€£¥]|USD|EUR|GBP|CHF|JPY|CNY|INR|CAD|AUD|BRL|SEK|NOK|DKK|PLN"
+UNIT = r"[%°€$£¥]|[A-Za-zµ]{1,8}[.²³]?(?:/[A-Za-z]{1,8})?"
+AMOUNT = re.compile(rf"[-+]?(?:{CURRENCY})?\s*[-+]?\d+(?:[.,'\s]\d+)*\s*({UNIT})?")
+ROW_NUMBERS = "Unnamed: 0"  # how pandas names the index that it wrote into a CSV file
+SAMPLE = 100  # distinct values to look at
+MOST_UNITS = 5  # more than that are parts of names
+FEW_AMOUNTS = 10  # so few distinct ones may be categories
+MOSTLY = 0.9
+MANY_TEXTS = 1000  # distinct ones; boosting distinguishes 254 of them
+FEW_TEXTS = 20  # so few may all differ by chance
+
+
+# ---- rows --------------------------------------------------------------------------------------
+
+
+def row_name(index: int) -> str:
+    """Name a row as people count: from 1, without the header."""
+    return f"data row {index + 1:,}"
+
+
+def count_rows(count: int) -> str:
+    """Return "1 row", "2 rows" and so on."""
+    return "1 row" if count == 1 else f"{count:,} rows"
+
+
+def count_missing(missing: Mask) -> str:
+    """Return how many rows lack a value, and the first of them."""
+    first = row_name(int(np.argmax(missing)))
+    return f"{count_rows(int(missing.sum()))} without one (first: {first})"
+
+
+def quote_names(names: Iterable[object]) -> str:
+    """Return names of columns or groups for a message."""
+    return ", ".join(map(repr, names))
+
+
+# ---- types -------------------------------------------------------------------------------------
+
+
+def as_features(table: pd.DataFrame) -> pd.DataFrame:
+    """Return numbers in numpy's types, and everything else as text with None where missing."""
+    return pd.DataFrame({name: as_feature(table[name]) for name in table}, index=table.index)
+
+
+def as_feature(column: pd.Series) -> pd.Series:
+    """Return a column as numbers in a type of numpy's, or as text."""
+    if types.is_bool_dtype(column.dtype) or types.is_numeric_dtype(column.dtype):
+        return _finite(_numpy_numbers(column))
+    if types.is_datetime64_any_dtype(column.dtype) or types.is_timedelta64_dtype(column.dtype):
+        raise InvalidInputError(
+            "data",
+            f"hold numbers or text in {column.name!r}",
+            given="dates or durations",
+            hint=("Convert them to numbers.", f"Or leave the column out: `drop={column.name}`."),
+        )
+    kind = types.infer_dtype(column, skipna=True)
+    if kind in ("boolean", "decimal", "integer", "floating", "mixed-integer-float"):
+        return _finite(column.astype("float64"))
+    return as_text(column)
+
+
+def _numpy_numbers(column: pd.Series) -> pd.Series:
+    kind = column.dtype.kind
+    if isinstance(column.dtype, pd.api.extensions.ExtensionDtype):
+        whole = kind != "f" and not column.isna().any()
+        return column.astype("int64" if whole else "float64")
+    return column.astype("int64") if kind == "b" else column
+
+
+def _finite(column: pd.Series) -> pd.Series:
+    infinite = np.isinf(column.to_numpy())
+    if infinite.any():
+        raise InvalidInputError(
+            "data",
+            f"hold finite numbers in {column.name!r}",
+            given=f"an infinite one in {row_name(column.index[int(np.argmax(infinite))])}",
+        )
+    return column
+
+
+def as_text(column: pd.Series) -> pd.Series:
+    """Return values as text, with None where one is missing."""
+    texts = column.astype(object)
+    if types.infer_dtype(texts, skipna=True) != "string":
+        texts = texts.map(str, na_action="ignore").astype(object)
+    return texts.where(column.notna(), None)
+
+
+def as_numbers(column: pd.Series, kind: str = "numbers") -> pd.Series:
+    """Return values as numbers; the error names the first that is none, and the kind it needs."""
+    try:
+        return _finite(pd.to_numeric(as_feature(column)).astype("float64"))
+    except InvalidInputError:
+        raise
+    except (ValueError, TypeError):
+        numbers = pd.to_numeric(as_text(column), errors="coerce")
+        wrong = column[numbers.isna() & column.notna()]
+        raise InvalidInputError(
+            "data",
+            f"hold {kind} in {column.name!r}, as in training",
+            given=f"{wrong.iloc[0]!r} in {row_name(wrong.index[0])}",
+        ) from None
+
+
+# ---- missing values ----------------------------------------------------------------------------
+
+
+def fill_groups(table: pd.DataFrame, name: str | None) -> dict[str, pd.Series]:
+    """Return group columns as text with ``name`` where a value is missing; nothing for None.
+
+    They become text because a column can't hold both numbers and a name.
+    """
+    if name is None:
+        return {}
+    filled = {}
+    for column in table:
+        values = [
+            name if missing else _as_read(value)
+            for value, missing in zip(table[column].tolist(), table[column].isna(), strict=True)
+        ]
+        filled[str(column)] = pd.Series(values, table.index, dtype=object, name=column)
+    return filled
+
+
+def _as_read(value: object) -> str:
+    """Return a value as text; pandas reads whole numbers as floats where one is missing."""
+    return str(int(value) if isinstance(value, float) and value.is_integer() else value)
+
+
+def is_number_or_bool(text: str) -> bool:
+    """Return whether a text is what :func:`fill_groups` makes of a number or a truth value."""
+    try:
+        return text in ("False", "True") or text == _as_read(float(text))
+    except ValueError:
+        return False
+
+
+def drop_incomplete(table: pd.DataFrame, columns: list[str], note: Note) -> pd.DataFrame:
+    """Return the rows with a value in each of these columns, with their index.
+
+    Whole numbers, which pandas reads as floats where one is missing, are whole again.
+    """
+    complete = table[columns].notna().all(axis=1)
+    count = int((~complete).sum())
+    if count == len(table):
+        raise InvalidInputError(
+            "drop_missing", "leave rows", given=f"none with {quote_names(columns)}"
+        )
+    what = "left out" if count else "found"
+    note(f"{count_rows(count)} without {' or '.join(map(repr, columns))} {what}.")
+    kept = table[complete]
+    floats = [name for name in columns if pd.api.types.is_float_dtype(kept[name].dtype)]
+    return kept.astype({name: "int64" for name in floats if (kept[name] % 1 == 0).all()})
+
+
+# ---- looks -------------------------------------------------------------------------------------
+
+
+def describe_doubt(column: pd.Series) -> str | None:
+    """Return why a column makes a poor set of categories, and what to do; or None."""
+    unique = f"{column.name!r} has a different value in every row: keep it only if it is more than "
+    unique += "an identifier"
+    if column.dtype != object:
+        return unique if column.name == ROW_NUMBERS else None
+    known = column.dropna()
+    distinct = known.drop_duplicates()
+    each = "and each value becomes its own category"
+    if looks_like_dates(distinct):
+        return f"{column.name!r} looks like dates, {each}: convert it to numbers first"
+    amount = find_amount(distinct)
+    if amount is not None:
+        return (
+            f"{column.name!r} is mostly numeric, but contains {amount!r}, {each}: convert it to "
+            "numbers first"
+        )
+    if column.name == ROW_NUMBERS or (len(distinct) == len(known) >= len(column) - 1):
+        return unique
+    many = len(distinct)
+    if many > MANY_TEXTS or (many > FEW_TEXTS and 2 * many > len(known)):
+        return (
+            f"{column.name!r} has {many:,} distinct texts in {len(known):,} rows; frequent ones "
+            "become categories, all others share one: convert it to numbers or to fewer categories "
+            "first"
+        )
+    return None
+
+
+def looks_like_dates(distinct: pd.Series) -> bool:
+    """Return whether the first of a column's distinct texts all look like dates."""
+    seen = distinct.head(SAMPLE)
+    return len(seen) > 0 and all(DATE.fullmatch(str(value).strip()) for value in seen)
+
+
+def find_amount(distinct: pd.Series) -> str | None:
+    """Return one of a column's distinct texts that isn't a plain number, if most are; or None."""
+    shown = [str(value).strip() for value in distinct.head(SAMPLE)]
+    amounts = [found for found in map(AMOUNT.fullmatch, shown) if found is not None]
+    units = {found[1] for found in amounts}
+    few = len(distinct) <= FEW_AMOUNTS or len(amounts) < MOSTLY * len(shown)
+    if few or len(units) > MOST_UNITS:
+        return None
+    others = distinct[pd.to_numeric(distinct, errors="coerce").isna()]
+    return None if others.empty else str(others.iloc[0])  # digits may be codes in a Parquet file

@@ -1,0 +1,284 @@
+"""Rows of a user's table to train on: labels, features, groups."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import combinations
+
+import numpy as np
+import pandas as pd
+
+from fairdial._arrays import Codes
+from fairdial._validation import describe_values, did_you_mean, encode_groups
+from fairdial.cli.columns import (
+    Note,
+    as_features,
+    as_text,
+    count_missing,
+    count_rows,
+    describe_doubt,
+    drop_incomplete,
+    fill_groups,
+    quote_names,
+)
+from fairdial.cli.reading import MISSING, require_columns, split_names
+from fairdial.errors import FairdialWarning, InvalidInputError, warn
+from fairdial.registry import Method
+from fairdial.tables.encoder import is_wide
+
+MOST_LABELS = 10  # that an error lists
+MOST_GROUPS = 100
+LEAST_LEFT = 2  # rows of each label to train on: boosting holds out one of them for early stopping
+
+Label = str | int | float | bool
+
+
+@dataclass(frozen=True)
+class TrainingRows:
+    """What ``fit`` gets.
+
+    Attributes
+    ----------
+    X : DataFrame
+        Features and group columns.
+    y : Series
+        Labels.
+    positive : label or None
+        The positive one, if the user named it.
+    groups : list of str
+        Group columns.
+    """
+
+    X: pd.DataFrame
+    y: pd.Series
+    positive: Label | None
+    groups: list[str]
+
+    @property
+    def features(self) -> list[str]:
+        """Names of the features."""
+        return [name for name in self.X if name not in self.groups]
+
+    @property
+    def texts(self) -> list[str]:
+        """Names of the features that are text."""
+        return [name for name in self.features if self.X[name].dtype == object]
+
+    @property
+    def is_wide(self) -> bool:
+        """Whether the features are many numbers, such as those of a pretrained network."""
+        return is_wide(self.X[self.features])
+
+    @cached_property
+    def group_codes(self) -> tuple[Codes, tuple[Hashable, ...]]:
+        """The group code of each row, and the names of the groups."""
+        given = self.X[self.groups] if len(self.groups) > 1 else self.X[self.groups[0]]
+        return encode_groups(given, "sensitive_features")
+
+
+def training_rows(
+    table: pd.DataFrame,
+    *,
+    label: str,
+    positive: str | None,
+    sensitive: Sequence[str],
+    drop: Sequence[str],
+    missing_group: str | None,
+    drop_missing: bool,
+    note: Note,
+) -> TrainingRows:
+    """Return the labels, features and groups of a table; the parameters are train's options.
+
+    ``note`` gets a sentence on the rows that are left out, or get the group ``missing_group``.
+    """
+    require_columns(table, [label], "label")
+    groups = split_names(sensitive, table.columns)
+    require_columns(table, groups, "sensitive")
+    dropped = split_names(drop, table.columns)
+    require_columns(table, dropped, "drop")
+    used = {"label": [label], "sensitive": groups, "drop": dropped}
+    for first, second in combinations(used, 2):
+        for name in used[first]:
+            if name in used[second]:
+                raise InvalidInputError(second, f"not name a column of `{first}`", given=repr(name))
+    for name in groups:
+        _warn_of_missing_names(table[name], missing_group)
+    if missing_group is not None:
+        table = table.assign(**_name_missing(table, groups, missing_group, note))
+    if drop_missing:
+        required = [label] if missing_group is not None else [label, *groups]
+        table = drop_incomplete(table, required, note)
+    y, chosen = check_labels(table[label], positive)
+    check_groups(table[groups])
+    X = make_features(table.drop(columns=[label, *groups, *dropped])).join(table[groups])
+    return TrainingRows(X.reset_index(drop=True), y.reset_index(drop=True), chosen, groups)
+
+
+def _name_missing(
+    table: pd.DataFrame, groups: Sequence[str], name: str, note: Note
+) -> dict[str, pd.Series]:
+    if not name.strip() or not name.isprintable():
+        raise InvalidInputError("missing_group", "be a name", given=repr(name))
+    for column in groups:
+        count = int(table[column].isna().sum())
+        exists = ", which exists already" if (as_text(table[column]) == name).any() else ""
+        what = f"assigned to the group {name!r}{exists}" if count else "found"
+        note(f"{count_rows(count)} without {column!r} {what}.")
+    return fill_groups(table[list(groups)], name)
+
+
+# ---- labels ------------------------------------------------------------------------------------
+
+
+def check_labels(column: pd.Series, positive: str | None) -> tuple[pd.Series, Label | None]:
+    """Return the labels and the positive one, in its type; None if the user named none."""
+    missing = column.isna().to_numpy()
+    if missing.any():
+        raise InvalidInputError(
+            "label",
+            "have a value in every row",
+            given=f"{column.name!r} with {count_missing(missing)}",
+            hint="`drop_missing` leaves those rows out.",
+        )
+    values = sorted(column.unique().tolist(), key=str)
+    if len(values) != 2:
+        listed = quote_names(values[:MOST_LABELS])
+        more = ", ..." if len(values) > MOST_LABELS else ""
+        raise InvalidInputError(
+            "label", "have two values", given=f"{column.name!r} with {len(values)}: {listed}{more}"
+        )
+    for value in values:
+        if isinstance(value, float) and not value.is_integer():
+            raise InvalidInputError(
+                "label",
+                "hold text, whole numbers or truth values",
+                given=f"{column.name!r} with {value!r}",
+            )
+    if positive is None:
+        if set(values) != {0, 1}:
+            warn(
+                f"`positive` was not given: {max(values)!r} of {column.name!r} is taken as the "
+                "positive class",
+                FairdialWarning,
+            )
+        return column, None
+    for value in values:
+        if positive == str(value) or (not isinstance(value, str) and _equal(positive, value)):
+            return column, value
+    raise InvalidInputError(
+        "positive",
+        f"be one of the labels {values[0]!r} and {values[1]!r}",
+        given=repr(positive),
+        hint=did_you_mean(positive, map(str, values)).strip(),
+    )
+
+
+def _equal(text: str, number: float) -> bool:
+    try:
+        return float(text) == float(number)
+    except ValueError:
+        return False
+
+
+def check_labels_left(rows: TrainingRows, held_out: float) -> None:
+    """Refuse labels with hardly a row left to train on once a share of each cell is held out."""
+    labels, values = pd.factorize(rows.y)
+    codes = rows.group_codes[0].astype(np.intp)
+    counts = np.bincount(2 * codes + labels, minlength=2 * codes.max() + 2).reshape(-1, 2)  # (K, 2)
+    held = np.minimum(np.ceil(held_out * counts).astype(int), np.maximum(counts - 1, 0))
+    left = (counts - held).sum(axis=0).tolist()
+    fewest, label = min(left), values.tolist()[left.index(min(left))]
+    if fewest < LEAST_LEFT:
+        raise InvalidInputError(
+            "label",
+            f"leave at least {LEAST_LEFT} rows of each value to train on",
+            given=f"{rows.y.name!r} with {fewest} of {label!r} that isn't held out",
+        )
+
+
+# ---- features and groups -----------------------------------------------------------------------
+
+
+def check_groups(columns: pd.DataFrame) -> None:
+    """Refuse group columns with missing values, with one group, or with very many."""
+    names = quote_names(columns)
+    missing = columns.isna().any(axis=1).to_numpy()
+    if missing.any():
+        raise InvalidInputError(
+            "sensitive",
+            "have a value in every row",
+            given=f"{names} with {count_missing(missing)}",
+            hint=(
+                "`drop_missing` leaves those rows out.",
+                "`missing_group='not stated'` gives them a group of their own.",
+            ),
+        )
+    for name in columns:
+        _warn_of_similar_names(columns[name])
+    groups = columns.drop_duplicates()
+    if len(groups) == 1:
+        only = " & ".join(map(str, groups.iloc[0]))
+        raise InvalidInputError(
+            "sensitive",
+            "have two or more groups",
+            given=f"{names} with one: {only!r}",
+            hint="With one group there is no gap.",
+        )
+    if len(groups) > MOST_GROUPS:
+        raise InvalidInputError(
+            "sensitive",
+            f"have at most {MOST_GROUPS} groups",
+            given=f"{names} with {len(groups):,}",
+            hint="Merge values first, such as ages into ranges.",
+        )
+
+
+def check_group_number(rows: TrainingRows, method: Method) -> None:
+    """Refuse more groups than a method can handle."""
+    names = rows.group_codes[1]
+    if method.max_groups is not None and len(names) > method.max_groups:
+        raise InvalidInputError(
+            "sensitive",
+            f"have at most {method.max_groups} groups for `method={method.name}`",
+            given=f"{quote_names(rows.groups)} with {describe_values(names)}",
+            hint="`method=boosting` and `method=fairbayes` take any number.",
+        )
+
+
+def make_features(table: pd.DataFrame) -> pd.DataFrame:
+    """Return features as models take them; warn of columns that are hardly categories."""
+    features = as_features(table)
+    if features.shape[1] == 0:
+        raise InvalidInputError("data", "have columns to learn from", given="no others")
+    for name in features:
+        doubt = describe_doubt(features[name])
+        if doubt is not None:
+            warn(f"{doubt}, or leave it out with `drop={name}`", FairdialWarning)
+    return features
+
+
+def _warn_of_missing_names(column: pd.Series, missing_group: str | None) -> None:
+    """Warn of groups whose names mean "missing" in other columns."""
+    words = {word for word in MISSING if word and word != missing_group}
+    for name in column[column.isin(words)].drop_duplicates():
+        warn(
+            f"{column.name!r} has the group {name!r}, which is taken as a name: in a group column "
+            "only an empty value is missing",
+            FairdialWarning,
+        )
+
+
+def _warn_of_similar_names(column: pd.Series) -> None:
+    """Warn of groups whose names differ only by case or surrounding spaces."""
+    known: dict[str, str] = {}
+    for name in column.drop_duplicates():
+        folded = str(name).strip().casefold()
+        if folded in known:
+            warn(
+                f"{column.name!r} has the groups {known[folded]!r} and {name!r}, which differ only "
+                "by case or spaces and count as two: rename one if they are the same",
+                FairdialWarning,
+            )
+        known.setdefault(folded, name)

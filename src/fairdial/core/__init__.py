@@ -1,0 +1,1 @@
+"""The dial itself: from scores to the frontier, operating points and certificates."""

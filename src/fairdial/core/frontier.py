@@ -1,0 +1,476 @@
+"""The frontier: all operating points of a dial, and the dial itself.
+
+A :class:`Frontier` is a value: the operating points, measured on held-out rows, least constrained
+first. They are thresholds of one score (:func:`fairdial.sweep`) or models of a family
+(:func:`fairdial.measure`). ``frontier.at(tolerance)`` is the dial.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, overload
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from fairdial._arrays import Codes, Counts, Floats, Indices, Mask
+from fairdial._validation import (
+    check_count,
+    check_fraction,
+    check_one_tolerance,
+    check_same_length,
+    check_scores,
+    check_tolerance,
+    match_groups,
+    raise_nan,
+)
+from fairdial.core.bootstrap import resampled_accuracy
+from fairdial.core.certify import certify, simultaneous_margin
+from fairdial.core.criteria import Criterion
+from fairdial.core.decide import accuracy_of_counts, select, select_by_group
+from fairdial.core.operating_points import OperatingPoints
+from fairdial.core.pareto import pareto
+from fairdial.core.point import Point, Points
+from fairdial.core.serialization import Certificate as Certificate
+from fairdial.core.serialization import read_frontier, write_frontier
+from fairdial.core.threshold_path import ThresholdPath
+from fairdial.errors import (
+    CannotCertifyError,
+    InfeasibleToleranceWarning,
+    InvalidInputError,
+    renamed,
+    warn,
+)
+from fairdial.plotting import draw_frontier
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.axes import Axes
+
+CHUNK = 1 << 16  # points whose counts are computed at once
+
+
+@dataclass(frozen=True, eq=False)
+class Frontier:
+    """The operating points of a dial on calibration rows, least constrained first.
+
+    Made by :func:`fairdial.sweep` (thresholds) or :func:`fairdial.measure` (models of a family),
+    not by hand.
+
+    Attributes
+    ----------
+    points : OperatingPoints
+        The points; thresholds and counts of a point are computed on demand.
+    criterion : Criterion
+        The fairness criterion.
+    groups : tuple
+        Names of the groups, in the order of their codes.
+    counts : (L, K) int64
+        Calibration rows by label (L is 1 without labels) and group.
+    certificate : {"declared", "simultaneous", "finite", "none"}
+        The strongest statement about new rows that the calibration rows support; "finite" is that
+        of a model family.
+
+    Examples
+    --------
+    >>> from fairdial import sweep
+    >>> from fairdial.datasets import make_gaussian
+    >>> rows = make_gaussian(10_000, random_state=0)
+    >>> frontier = sweep(rows.logits, rows.groups, rows.y)
+    >>> frontier.groups
+    ('group 0', 'group 1')
+    >>> frontier.at(0.05).gap <= 0.05
+    True
+    >>> decisions = frontier.decide(rows.logits, rows.groups, tolerance=0.05)
+    """
+
+    points: OperatingPoints
+    criterion: Criterion
+    groups: tuple[Hashable, ...]
+    counts: Counts
+    certificate: Certificate = "declared"
+
+    rows = renamed("rows", "counts")
+    measured = renamed("measured", "is_family")
+
+    # ---- columns -------------------------------------------------------------------------------
+
+    def __len__(self) -> int:
+        return len(self.points)
+
+    @property
+    def setting(self) -> Floats:
+        """(S,) t for two groups, the price T for more; or the setting of a model in a family."""
+        return self.points.setting
+
+    @property
+    def is_family(self) -> bool:
+        """Whether the points are models of a family rather than thresholds of one score."""
+        return self.points.n_declared is not None
+
+    @property
+    def has_labels(self) -> bool:
+        """Whether the calibration rows have labels."""
+        return len(self.counts) == 2
+
+    @property
+    def gap(self) -> Floats:
+        """(S,) highest minus lowest rate."""
+        return self.points.gap
+
+    @cached_property
+    def accuracy(self) -> Floats | None:
+        """(S,) accuracy; None without labels."""
+        if not self.has_labels:
+            return None
+        points = np.arange(len(self))
+        blocks = [points[i : i + CHUNK] for i in range(0, len(self), CHUNK)]
+        return np.concatenate([self.accuracy_of(block) for block in blocks])
+
+    def accuracy_of(self, points: Indices) -> Floats:
+        """Return the accuracy of some points, (s,); only with labels."""
+        return accuracy_of_counts(self.points.read(points)[1], self.counts)
+
+    @property
+    def eligible(self) -> Counts:
+        """(K,) eligible rows."""
+        return self.criterion.eligible_counts(self.counts)
+
+    @property
+    def needs_declared_tolerance(self) -> bool:
+        """Whether ``confidence`` without ``simultaneous`` assumes a tolerance chosen in advance."""
+        return self.certificate == "declared" and len(self.groups) == 2
+
+    # ---- the dial ------------------------------------------------------------------------------
+
+    @overload
+    def at(
+        self, tolerance: float, *, confidence: float | None = ..., simultaneous: bool = ...
+    ) -> Point: ...
+    @overload
+    def at(
+        self,
+        tolerance: NDArray[Any] | list[float] | tuple[float, ...],
+        *,
+        confidence: float | None = ...,
+        simultaneous: bool = ...,
+    ) -> Points: ...
+    def at(
+        self, tolerance: Any, *, confidence: float | None = None, simultaneous: bool = False
+    ) -> Point | Points:
+        """Return the least constrained operating point within a tolerance.
+
+        In a model family, it is the most accurate model within the tolerance; without labels, the
+        first.
+
+        Parameters
+        ----------
+        tolerance : float or array of float
+            The largest allowed gap, in [0, 1]; an array gives :class:`Points`.
+        confidence : float, optional
+            Keep the gap on *new* rows within the tolerance, with this confidence. Statements about
+            several tolerances hold together.
+        simultaneous : bool
+            Make the statement for the whole dial at once, so that the tolerance may be chosen
+            after looking. Always so for more than two groups and for a model family.
+
+        Raises
+        ------
+        CannotCertifyError
+            The rows don't support the statement; the error says which tolerance they support, and
+            about how many rows the requested one needs.
+
+        Examples
+        --------
+        >>> from fairdial import sweep
+        >>> from fairdial.datasets import make_gaussian
+        >>> sample = make_gaussian(20_000, random_state=0)
+        >>> frontier = sweep(sample.logits, sample.groups, sample.y)
+        >>> frontier.at(0.1).gap <= 0.1
+        True
+        >>> frontier.at(0.1, confidence=0.95).gap < frontier.at(0.1).gap
+        True
+        """
+        tolerances = check_tolerance(tolerance)
+        column = tolerances.reshape(-1)
+        if confidence is None:
+            indices, feasible = self.points.find(column)
+            if not feasible.all():
+                self._warn(column, indices, feasible)
+            points = self._points(column, indices, feasible)
+        else:
+            points = self._certified(column, check_fraction(confidence, "confidence"), simultaneous)
+        return points if tolerances.ndim else points[0]
+
+    def _points(self, tolerance: Floats, indices: Indices, feasible: Mask) -> Points:
+        thresholds, selected = self.points.read(indices)
+        return Points(
+            tolerance=tolerance,
+            setting=self.setting.take(indices),
+            accuracy=accuracy_of_counts(selected, self.counts) if self.has_labels else None,
+            gap=self.gap.take(indices),
+            feasible=feasible,
+            thresholds=thresholds,
+            selected=selected,
+            counts=self.counts,
+            groups=self.groups,
+            criterion=self.criterion,
+            indices=indices,
+            is_family=self.is_family,
+        )
+
+    def _warn(self, tolerance: Floats, indices: Indices, feasible: Mask) -> None:
+        worst = int(np.argmin(np.where(feasible, np.inf, tolerance)))
+        reason = "Tied scores and small groups change the gap in steps."
+        if self.is_family:
+            reason = f"The family has {len(self)} models."
+        elif self.certificate == "simultaneous":  # thresholds at edges of bins
+            reason += " If the bins are too coarse for the scores, use more `bits` or `tolerances`."
+        warn(
+            f"No operating point reaches the tolerance {tolerance[worst]:g} for "
+            f"{self.criterion.name} on the calibration rows; the smallest gap, "
+            f"{self.gap[indices[worst]]:.4g}, is used. {reason}",
+            InfeasibleToleranceWarning,
+        )
+
+    def margin(self, confidence: float = 0.95) -> float:
+        """Return how far the gap on new rows can exceed the measured one, for all points at once.
+
+        ``gap + margin(confidence)`` bounds the population gaps of all points together; of a model
+        family, those of the settings that were fixed before looking at the rows.
+        """
+        alpha = 1.0 - check_fraction(confidence, "confidence")
+        self._refuse_seen_rows()
+        return simultaneous_margin(self.points, self.eligible, alpha)
+
+    def _refuse_seen_rows(self) -> None:
+        if self.certificate == "none":
+            raise CannotCertifyError(
+                "`confidence` needs a scorer that hasn't seen the calibration rows, got scores of "
+                "training rows or cross-fitted scores. Calibrate on held-out rows."
+            )
+
+    def _certified(self, tolerance: Floats, confidence: float, simultaneous: bool) -> Points:
+        self._refuse_seen_rows()
+        declared = self.needs_declared_tolerance and not simultaneous
+        rows = self.counts, self.eligible
+        indices, bound = certify(self.points, *rows, tolerance, confidence, declared=declared)
+        points = self._points(tolerance, indices, np.ones(len(indices), np.bool_))
+        return replace(
+            points, confidence=confidence, certified_gap=bound, simultaneous=not declared
+        )
+
+    def least_disparity(self, *, accuracy: float) -> Point:
+        """Return the point with the smallest gap among those with at least this accuracy.
+
+        ``at(point.tolerance)`` returns the same point.
+
+        Examples
+        --------
+        >>> from fairdial import sweep
+        >>> from fairdial.datasets import make_gaussian
+        >>> sample = make_gaussian(20_000, random_state=0)
+        >>> frontier = sweep(sample.logits, sample.groups, sample.y)
+        >>> frontier.least_disparity(accuracy=0.76).accuracy >= 0.76
+        True
+        """
+        self._require_labels("least_disparity")
+        if not isinstance(accuracy, (int, float, np.number)) or not 0 <= accuracy <= 1:
+            raise InvalidInputError("accuracy", "be a number in [0, 1]", given=repr(accuracy))
+        assert self.accuracy is not None
+        reachable = self.points.reachable
+        enough = (self.accuracy >= accuracy) & reachable
+        if not enough.any():
+            best = self.accuracy[reachable].max()
+            raise InvalidInputError(
+                "accuracy", f"be at most {best:.4f}, the best of the dial", given=f"{accuracy:g}"
+            )
+        index = np.array([np.argmin(np.where(enough, self.gap, np.inf))])
+        return self._points(self.gap[index], index, np.array([True]))[0]
+
+    def decide(
+        self, logits: ArrayLike, groups: Any, tolerance: Any, *, confidence: float | None = None
+    ) -> Mask:
+        """Return the decisions for scored rows at a tolerance, or at one tolerance per row.
+
+        ``confidence`` is as in :meth:`at`; with one tolerance per row it is simultaneous. A row's
+        decision doesn't depend on the other rows.
+
+        Examples
+        --------
+        >>> from fairdial import sweep
+        >>> from fairdial.datasets import make_gaussian
+        >>> sample = make_gaussian(20_000, random_state=0)
+        >>> frontier = sweep(sample.logits, sample.groups, sample.y)
+        >>> bool(frontier.decide([5.0], ["group 0"], tolerance=0.05)[0])
+        True
+        """
+        self._require_thresholds("decide")
+        scores = check_scores(logits, nan=False)
+        codes = match_groups(groups, self.groups)
+        check_same_length(scores, codes, ("logits", "groups"))
+        tolerances = check_tolerance(tolerance)
+        if tolerances.ndim == 0:
+            point = self.at(float(tolerances), confidence=confidence)
+            return select_by_group(scores, codes, point.thresholds)
+        check_same_length(scores, tolerances, ("logits", "tolerance"))
+        thresholds = self.row_thresholds(tolerances, codes, confidence=confidence)
+        if np.isnan(scores).any():
+            raise_nan(scores, "logits")
+        return select(scores, thresholds)
+
+    def row_thresholds(
+        self, tolerances: Floats, codes: Codes, *, confidence: float | None = None
+    ) -> Floats:
+        """Return the thresholds of rows with a checked tolerance and a group code each, (n,).
+
+        Confidence is simultaneous, so a row's threshold doesn't depend on the other rows.
+        """
+        self._require_thresholds("row_thresholds")
+        distinct, place = np.unique(tolerances, return_inverse=True)
+        points = self.at(distinct, confidence=confidence, simultaneous=True)
+        thresholds: Floats = points.thresholds[place, codes]
+        return thresholds
+
+    def flips(
+        self, logits: ArrayLike, groups: Any, tolerance_from: float, tolerance_to: float
+    ) -> NDArray[np.int8]:
+        """Return which decisions change between two tolerances: +1 gained, -1 lost, 0 unchanged.
+
+        Examples
+        --------
+        >>> from fairdial import sweep
+        >>> from fairdial.datasets import make_gaussian
+        >>> sample = make_gaussian(20_000, random_state=0)
+        >>> frontier = sweep(sample.logits, sample.groups, sample.y)
+        >>> moved = frontier.flips(sample.logits, sample.groups, 0.3, 0.05)
+        >>> set(moved[sample.groups == "group 0"]) == {0, 1}
+        True
+        """
+        self._require_thresholds("flips")
+        before = self.decide(logits, groups, check_one_tolerance(tolerance_from, "tolerance_from"))
+        after = self.decide(logits, groups, check_one_tolerance(tolerance_to, "tolerance_to"))
+        return after.astype(np.int8) - before.astype(np.int8)
+
+    def _require_thresholds(self, method: str) -> None:
+        if self.is_family:
+            raise InvalidInputError(
+                method,
+                "be called on thresholds of one score",
+                given="a model family",
+                hint="Use the model's predict, which applies the model at the tolerance.",
+            )
+
+    def _require_labels(self, method: str) -> None:
+        if not self.has_labels:
+            raise InvalidInputError(
+                method, "be called on a frontier with labels", given="one without"
+            )
+
+    # ---- other frontiers -----------------------------------------------------------------------
+
+    def thin(self, k: int) -> Frontier:
+        """Keep at most ``k`` points, evenly spaced in gap, with the first and the last.
+
+        At the gaps that are kept, ``at`` gives the same answers as before.
+        """
+        check_count(k, "k", least=2)
+        grid = np.linspace(self.gap[0], self.gap.min(), k)
+        kept = np.unique(self.points.find(np.append(grid, self.gap.min()))[0])
+        return replace(self, points=self.points.take(kept))
+
+    def pareto(self) -> Frontier:
+        """Keep the points that no other point dominates in accuracy and gap."""
+        self._require_labels("pareto")
+        assert self.accuracy is not None
+        kept = np.flatnonzero(pareto(np.column_stack((self.accuracy, self.gap))))
+        return replace(self, points=self.points.take(kept))
+
+    def band(
+        self,
+        tolerances: ArrayLike | None = None,
+        *,
+        confidence: float = 0.95,
+        n_boot: int = 1000,
+        random_state: int | None = None,
+    ) -> pd.DataFrame:
+        """Return a bootstrap band: how the frontier varies with the calibration rows.
+
+        Rows are resampled within groups, as counts of 256 bins per group, so that the cost doesn't
+        grow with the rows. Each sample has its own path, on which the tolerances are set.
+
+        Returns
+        -------
+        DataFrame
+            One line per tolerance: ``tolerance``, ``accuracy`` here, ``lower`` and ``upper``.
+        """
+        import pandas as pd
+
+        self._require_thresholds("band")
+        self._require_labels("band")
+        if not isinstance(self.points, ThresholdPath):
+            raise InvalidInputError(
+                "band", "be called on a whole frontier", given="one with some of the points"
+            )
+        level = (1.0 - check_fraction(confidence, "confidence")) / 2
+        check_count(n_boot, "n_boot")
+        grid = np.linspace(0.0, self.gap[0], 50) if tolerances is None else tolerances
+        checked = np.atleast_1d(check_tolerance(grid, "tolerances"))
+        rng = np.random.default_rng(random_state)
+        here = self.accuracy_of(self.points.find(checked)[0])
+        binned, draws = resampled_accuracy(self.points, checked, n_boot, rng)
+        draws += here - binned  # correct for the bins
+        lower, upper = np.nanquantile(draws, [level, 1.0 - level], axis=0)
+        columns = {"tolerance": checked, "accuracy": here, "lower": lower, "upper": upper}
+        return pd.DataFrame(columns)
+
+    # ---- output and input ----------------------------------------------------------------------
+
+    def to_frame(self) -> pd.DataFrame:
+        """Return one line per point: setting, accuracy, gap, thresholds and rates by group."""
+        feasible = np.ones(len(self), np.bool_)
+        frame = self._points(self.gap, np.arange(len(self)), feasible).to_frame()
+        return frame.drop(columns=["tolerance", "feasible"])
+
+    def to_json(self) -> str:
+        """Return the frontier as JSON; :meth:`from_json` restores it to the last bit."""
+        return write_frontier(
+            self.points, self.criterion, self.groups, self.counts, self.certificate
+        )
+
+    @classmethod
+    def from_json(cls, text: str) -> Frontier:
+        """Return the frontier that :meth:`to_json` wrote."""
+        return cls(*read_frontier(text))
+
+    def plot(self, ax: Axes | None = None, *, label: str | None = None, band: bool = False) -> Axes:
+        """Plot accuracy against gap, with the bootstrap band on request; needs the extra ``plot``.
+
+        A model family has a dot per model, and the line shows the points that the dial uses.
+        """
+        self._require_labels("plot")
+        assert self.accuracy is not None
+        grid = np.linspace(self.gap.min(), self.gap[0], 400)
+        shade = self.band(np.linspace(grid[0], grid[-1], 50), random_state=0) if band else None
+        title = f"{self.criterion.name.replace('_', ' ')} gap"
+        if self.is_family:
+            points = np.flatnonzero(self.points.reachable)[::-1]
+            gaps = np.append(self.gap[points], self.gap.max())  # the first answers all above it
+            accuracy = self.accuracy[np.append(points, 0)]
+            dots = self.gap, self.accuracy
+            return draw_frontier(gaps, accuracy, title, ax=ax, label=label, models=dots)
+        points, _ = self.points.find(grid)
+        accuracy = self.accuracy_of(points)
+        return draw_frontier(self.gap[points], accuracy, title, ax=ax, label=label, band=shade)
+
+    def __repr__(self) -> str:
+        accuracy, kind = "", "models" if self.is_family else "points"
+        if self.has_labels:
+            accuracy = f", accuracy {self.accuracy_of(np.array([0]))[0]:.4f}"
+        return (
+            f"Frontier({self.criterion.name}, groups={list(self.groups)}, "
+            f"{int(self.counts.sum()):,} rows, {len(self):,} {kind}, "
+            f"gap {self.gap[0]:.4f}{accuracy} down to gap {self.gap.min():.4f})"
+        )

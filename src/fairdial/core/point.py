@@ -1,0 +1,280 @@
+"""One operating point (:class:`Point`), and several of them in columns (:class:`Points`)."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, overload
+
+import numpy as np
+
+from fairdial._arrays import Counts, Floats, Indices, Mask
+from fairdial.core.criteria import Criterion
+from fairdial.core.decide import group_accuracy
+from fairdial.errors import renamed
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Point:
+    """An operating point: thresholds, and what they do on the calibration rows.
+
+    Attributes
+    ----------
+    tolerance : float
+        The requested tolerance.
+    setting : float
+        The multiplier t of the paper for two groups; for more, the price of a unit of tolerance.
+        In a model family, the setting of the model that decides.
+    accuracy : float or None
+        Share of correct decisions; None without labels.
+    gap : float
+        Highest minus lowest rate over the groups.
+    feasible : bool
+        Whether the gap is within the tolerance; if not, it is the smallest gap of the dial.
+    thresholds : (K,) float64
+        A row is selected if its logit is strictly above its group's threshold. In a model family
+        all are 0, and the logit is the model's margin.
+    selected, counts : (L, K) int64
+        Selected rows, and all rows, by label (L is 1 without labels) and group.
+    groups : tuple
+        Names of the groups.
+    criterion : Criterion
+        The criterion.
+    confidence : float or None
+        Confidence of ``certified_gap``.
+    certified_gap : float or None
+        Upper bound on the gap on new rows, at that confidence.
+    simultaneous : bool
+        Whether the bound also holds for a tolerance chosen after looking at the results.
+    is_family : bool
+        Whether the point is a model of a family rather than thresholds of one score.
+
+    Examples
+    --------
+    >>> from fairdial import sweep
+    >>> from fairdial.datasets import make_gaussian
+    >>> rows = make_gaussian(2_000, random_state=0)
+    >>> point = sweep(rows.logits, rows.groups, rows.y).at(0.05)
+    >>> point.gap <= 0.05, point.feasible, point.worst
+    (True, True, ('group 0', 'group 1'))
+    """
+
+    tolerance: float
+    setting: float
+    accuracy: float | None
+    gap: float
+    feasible: bool
+    thresholds: Floats
+    selected: Counts
+    counts: Counts
+    groups: tuple[Hashable, ...]
+    criterion: Criterion
+    confidence: float | None = None
+    certified_gap: float | None = None
+    simultaneous: bool = False
+    is_family: bool = False
+
+    rows = renamed("rows", "counts")
+    measured = renamed("measured", "is_family")
+
+    @property
+    def selection_rate(self) -> Floats:
+        """(K,) share of each group's rows that are selected."""
+        return np.asarray(self.selected.sum(axis=0) / self.counts.sum(axis=0), np.float64)
+
+    @property
+    def true_positive_rate(self) -> Floats | None:
+        """(K,) share of each group's positive rows that are selected."""
+        return self._rate_of(1)
+
+    @property
+    def false_positive_rate(self) -> Floats | None:
+        """(K,) share of each group's negative rows that are selected."""
+        return self._rate_of(0)
+
+    def _rate_of(self, label: int) -> Floats | None:
+        if len(self.counts) == 1:
+            return None
+        with np.errstate(invalid="ignore"):
+            return np.asarray(self.selected[label] / self.counts[label], np.float64)
+
+    @property
+    def rates(self) -> Floats:
+        """(K,) rates of the criterion."""
+        return self.criterion.rates_of(self.selected, self.counts)
+
+    @property
+    def disparity(self) -> float | None:
+        """Second group's rate minus the first's, signed; None unless there are two groups."""
+        return float(self.criterion.disparity(self.rates)) if len(self.groups) == 2 else None
+
+    @property
+    def worst(self) -> tuple[Hashable, Hashable]:
+        """The groups with the lowest and the highest rate."""
+        rates = self.rates
+        return self.groups[int(np.argmin(rates))], self.groups[int(np.argmax(rates))]
+
+    def to_frame(self) -> pd.DataFrame:
+        """Return one line per group: rows, threshold (unless a family), rates, accuracy."""
+        import pandas as pd
+
+        totals = self.counts.sum(axis=0)
+        columns: dict[str, Any] = {"rows": totals}
+        if not self.is_family:
+            columns["threshold"] = self.thresholds
+        columns["selection_rate"] = self.selection_rate
+        if len(self.counts) == 2:
+            columns["true_positive_rate"] = self.true_positive_rate
+            columns["false_positive_rate"] = self.false_positive_rate
+            columns["accuracy"] = group_accuracy(self.selected, self.counts)
+        return pd.DataFrame(columns, index=pd.Index(list(self.groups), name="group"))
+
+    def __repr__(self) -> str:
+        accuracy = "None" if self.accuracy is None else f"{self.accuracy:.4f}"
+        thresholds = ", ".join(
+            f"{group!r}: {value:.4f}"
+            for group, value in zip(self.groups, self.thresholds, strict=True)
+        )
+        text = (
+            f"Point(tolerance={self.tolerance:g}, setting={self.setting:.6g}, "
+            f"accuracy={accuracy}, gap={self.gap:.4f}, feasible={self.feasible}"
+        )
+        if not self.is_family:
+            text += f", thresholds={{{thresholds}}}"
+        if self.certified_gap is not None:
+            text += f", certified_gap={self.certified_gap:.4f}, confidence={self.confidence:g}"
+        return text + ")"
+
+    def __str__(self) -> str:
+        """Describe the point; arguments are in backticks (:func:`fairdial.errors.render`)."""
+        lowest, highest = self.worst
+        accuracy = "" if self.accuracy is None else f", accuracy {self.accuracy:.4f}"
+        parts = [
+            f"Tolerance {self.tolerance:g}: {self.criterion.name.replace('_', ' ')} gap "
+            f"{self.gap:.4f} on {self.counts.sum():,} calibration rows{accuracy}; lowest rate "
+            f"{lowest}, highest {highest}."
+        ]
+        if self.is_family:
+            parts.append(f"The model with setting {self.setting:g} decides.")
+        if not self.feasible:
+            parts.append("The tolerance is out of reach; this is the smallest gap of the dial.")
+        parts.append(self._new_rows())
+        return " ".join(parts)
+
+    def _new_rows(self) -> str:
+        """Return what is known about the gap on new rows."""
+        if self.certified_gap is not None:
+            when = (
+                "even if the tolerance was chosen after looking at the results."
+                if self.simultaneous
+                else "if the tolerance was chosen before looking at the results; otherwise use "
+                "`simultaneous=True`."
+            )
+            return (
+                f"With confidence {self.confidence:g} the gap on new rows is at most "
+                f"{self.certified_gap:.4f}, {when}"
+            )
+        if self.is_family or not self.feasible or not self.thresholds.any():
+            risk = "On new rows the gap may be larger"
+        else:  # the dial moved the gap just below the tolerance
+            risk = "On new rows the gap exceeds the tolerance about half the time"
+            risk += ", and more often with more groups" if len(self.groups) > 2 else ""
+        return f"{risk}; `confidence` gives a bound."
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Points(Sequence[Point]):
+    """Operating points for several tolerances: columns, and a sequence of :class:`Point`.
+
+    Examples
+    --------
+    >>> from fairdial import sweep
+    >>> from fairdial.datasets import make_gaussian
+    >>> rows = make_gaussian(2_000, random_state=0)
+    >>> points = sweep(rows.logits, rows.groups, rows.y).at([0.02, 0.10])
+    >>> len(points), points.thresholds.shape, points[1].tolerance
+    (2, (2, 2), 0.1)
+    """
+
+    tolerance: Floats
+    setting: Floats
+    accuracy: Floats | None
+    gap: Floats
+    feasible: Mask
+    thresholds: Floats  # (m, K)
+    selected: Counts  # (m, L, K)
+    counts: Counts  # (L, K)
+    groups: tuple[Hashable, ...]
+    criterion: Criterion
+    indices: Indices
+    confidence: float | None = None
+    certified_gap: Floats | None = None
+    simultaneous: bool = False
+    is_family: bool = False
+
+    rows = renamed("rows", "counts")
+    measured = renamed("measured", "is_family")
+
+    def __len__(self) -> int:
+        return len(self.tolerance)
+
+    @overload
+    def __getitem__(self, index: int) -> Point: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[Point]: ...
+    def __getitem__(self, index: int | slice) -> Point | list[Point]:
+        if isinstance(index, slice):
+            return [self[i] for i in range(*index.indices(len(self)))]
+        i = range(len(self))[index]
+        return Point(
+            tolerance=float(self.tolerance[i]),
+            setting=float(self.setting[i]),
+            accuracy=None if self.accuracy is None else float(self.accuracy[i]),
+            gap=float(self.gap[i]),
+            feasible=bool(self.feasible[i]),
+            thresholds=self.thresholds[i],
+            selected=self.selected[i],
+            counts=self.counts,
+            groups=self.groups,
+            criterion=self.criterion,
+            confidence=self.confidence,
+            certified_gap=None if self.certified_gap is None else float(self.certified_gap[i]),
+            simultaneous=self.simultaneous,
+            is_family=self.is_family,
+        )
+
+    def __iter__(self) -> Iterator[Point]:
+        return (self[i] for i in range(len(self)))
+
+    def __repr__(self) -> str:
+        frame = self.to_frame()
+        narrow = [name for name in frame.columns if "_rate[" not in name]
+        return str(frame[narrow].round(4).to_string(index=False))
+
+    def to_frame(self) -> pd.DataFrame:
+        """Return one line per tolerance, with thresholds (unless a family) and rates by group."""
+        import pandas as pd
+
+        columns: dict[str, Any] = {"tolerance": self.tolerance, "setting": self.setting}
+        if self.accuracy is not None:
+            columns["accuracy"] = self.accuracy
+        columns["gap"] = self.gap
+        if self.certified_gap is not None:
+            columns["certified_gap"] = self.certified_gap
+        columns["feasible"] = self.feasible
+        if not self.is_family:
+            for a, group in enumerate(self.groups):
+                columns[f"threshold[{group}]"] = self.thresholds[:, a]
+        totals = self.counts.sum(axis=0)
+        for a, group in enumerate(self.groups):
+            columns[f"selection_rate[{group}]"] = self.selected[:, :, a].sum(axis=1) / totals[a]
+        if len(self.counts) == 2:
+            with np.errstate(invalid="ignore"):
+                for label, name in ((1, "true_positive_rate"), (0, "false_positive_rate")):
+                    for a, group in enumerate(self.groups):
+                        share = self.selected[:, label, a] / np.float64(self.counts[label, a])
+                        columns[f"{name}[{group}]"] = share
+        return pd.DataFrame(columns)

@@ -1,0 +1,208 @@
+"""Frontiers and their operating points as JSON data, and back.
+
+The keys of the format are those of version 0.1: "ladders" are groups' scores, "measured" is a model
+family, and "states" is a table of points.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Hashable
+from typing import Any, Literal
+
+import numpy as np
+
+from fairdial._arrays import Counts, Dtype, Floats
+from fairdial.core.criteria import Criterion, name_to_save
+from fairdial.core.criteria import criterion as find_criterion
+from fairdial.core.group_scores import GroupScores, total_counts
+from fairdial.core.operating_points import ModelFamily, OperatingPoints, PointTable
+from fairdial.core.threshold_path import ThresholdPath
+from fairdial.errors import InvalidInputError
+
+FORMAT = 1
+Certificate = Literal["declared", "simultaneous", "finite", "none"]
+Parts = tuple[OperatingPoints, Criterion, tuple[Hashable, ...], Counts, Certificate]
+
+DTYPES: dict[str, Dtype] = {name: np.dtype(name) for name in ("float32", "float64")}
+
+
+def write_frontier(
+    points: OperatingPoints,
+    criterion: Criterion,
+    groups: tuple[Hashable, ...],
+    counts: Counts,
+    certificate: Certificate,
+) -> str:
+    """Return the parts of a frontier as JSON."""
+    data = {
+        "format": "fairdial.frontier",
+        "version": FORMAT,
+        "criterion": name_to_save(criterion),
+        "groups": [json_name(group) for group in groups],
+        "rows": counts.tolist(),
+        "certificate": certificate,
+        **points_to_dict(points),
+    }
+    return json.dumps(data, allow_nan=False)
+
+
+def read_frontier(text: str) -> Parts:
+    """Return the parts that :func:`write_frontier` wrote."""
+    allowed = "be written by Frontier.to_json"
+    try:
+        data = json.loads(text)
+        if data["format"] != "fairdial.frontier":
+            raise InvalidInputError("text", allowed, given=f"the format {data['format']!r}")
+        if data["version"] > FORMAT:
+            raise InvalidInputError(
+                "text",
+                f"have format version {FORMAT} or older",
+                given=data["version"],
+                hint="Install a newer fairdial.",
+            )
+        return frontier_parts(data)
+    except (KeyError, IndexError, TypeError, ValueError, OverflowError) as error:
+        if isinstance(error, InvalidInputError):
+            raise
+        raise InvalidInputError(
+            "text", allowed, given=f"something else ({type(error).__name__}: {error})"
+        ) from error
+
+
+def frontier_parts(data: dict[str, Any]) -> Parts:
+    """Return the parts of a frontier from JSON data or arrays; raise ValueError or the like."""
+    kind = find_criterion(data["criterion"])
+    groups, counts = tuple(data["groups"]), np.array(data["rows"], np.int64)
+    if counts.ndim != 2 or counts.shape != (len(counts), len(groups)) or len(counts) not in (1, 2):
+        raise ValueError("rows must be by label and group")
+    if kind.needs_labels and len(counts) == 1:
+        raise ValueError(f"{kind.name} needs labels")
+    points = points_from_dict(data, kind, counts)
+    swept = "declared", "simultaneous", "none"
+    known = swept if points.n_declared is None else ("finite", "none")
+    if data["certificate"] not in known:
+        raise InvalidInputError(
+            "text",
+            f"have a certificate among {', '.join(known)}",
+            given=repr(data["certificate"]),
+        )
+    return points, kind, groups, counts, data["certificate"]
+
+
+def json_name(name: Hashable) -> str | int | float | bool:
+    """Return a group's name as JSON data."""
+    value = name.item() if isinstance(name, np.generic) else name
+    if not isinstance(value, (str, int, float, bool)):
+        raise InvalidInputError("groups", "be text or numbers to be saved", given=repr(name))
+    return value
+
+
+def points_to_dict(points: OperatingPoints) -> dict[str, Any]:
+    """Return a path by its scores, and other points by their columns."""
+    if isinstance(points, ThresholdPath):
+        group_scores = [
+            {
+                "lower": _numbers(scores.lower),
+                "upper": _numbers(scores.upper) if scores.is_bin.any() else None,
+                "counts": scores.counts.tolist(),
+            }
+            for scores in points.group_scores
+        ]
+        return {"dtype": points.dtype.name, "ladders": group_scores}
+    thresholds, selected = points.read(np.arange(len(points)))
+    if points.n_declared is not None:
+        family = {
+            "setting": _numbers(points.setting),
+            "selected": selected.tolist(),
+            "declared": points.certifiable.tolist(),
+            "family": points.n_declared,
+        }
+        return {"measured": family}
+    columns = {
+        "setting": _numbers(points.setting),
+        "gap": _numbers(points.gap),
+        "certifiable": points.certifiable.tolist(),
+        "thresholds": [_numbers(line) for line in thresholds],
+        "selected": selected.tolist(),
+    }
+    return {"states": columns}
+
+
+def points_from_dict(data: dict[str, Any], criterion: Criterion, counts: Counts) -> OperatingPoints:
+    """Return what :func:`points_to_dict` was given, for these rows by label and group."""
+    if "ladders" in data:
+        group_scores = [_read_scores(item) for item in data["ladders"]]
+        if not np.array_equal(total_counts(group_scores), counts):
+            raise ValueError("scores and rows differ in number")
+        _check_eligible(criterion, counts)
+        return ThresholdPath(group_scores, criterion, DTYPES[data["dtype"]])
+    if "measured" in data:
+        return _read_family(data["measured"], criterion, counts)
+    return _read_table(data["states"], counts)
+
+
+def _numbers(values: Floats) -> list[float | str]:
+    """Return numbers, the infinite ones as text that float() reads."""
+    return [value if np.isfinite(value) else str(value) for value in values.tolist()]
+
+
+def _read_scores(item: dict[str, Any]) -> GroupScores:
+    lower = np.array(item["lower"], np.float64)
+    upper = lower if item["upper"] is None else np.array(item["upper"], np.float64)
+    counts = np.array(item["counts"], np.int64)
+    if lower.ndim != 1 or lower.shape != upper.shape or counts.shape[1:] != lower.shape:
+        raise ValueError("columns of scores have different lengths")
+    if not np.all(np.diff(lower) < 0) or not np.all(lower <= upper) or np.any(counts < 0):
+        raise ValueError("scores are not in descending order, or counts are negative")
+    return GroupScores.from_counts(lower, upper, counts)
+
+
+def _read_family(item: dict[str, Any], criterion: Criterion, counts: Counts) -> ModelFamily:
+    setting = np.array(item["setting"], np.float64)
+    selected = np.array(item["selected"], np.int64)
+    declared, n_declared = np.array(item["declared"]), item["family"]
+    size = len(setting)
+    if size == 0 or setting.shape != (size,) or np.isnan(setting).any():
+        raise ValueError("settings are missing or NaN")
+    if declared.shape != (size,) or declared.dtype != np.bool_:
+        raise ValueError("declared must be one boolean per setting")
+    if type(n_declared) is not int or n_declared < declared.sum():
+        raise ValueError("family must be at least the number of declared settings")
+    _check_selected(selected, size, counts)
+    _check_eligible(criterion, counts)
+    return ModelFamily(setting, selected, counts, criterion, declared, n_declared)
+
+
+def _read_table(columns: dict[str, Any], counts: Counts) -> PointTable:
+    setting = np.array(columns["setting"], np.float64)
+    gap = np.array(columns["gap"], np.float64)
+    certifiable = np.array(columns["certifiable"], np.bool_)
+    thresholds = np.array(columns["thresholds"], np.float64)
+    selected = np.array(columns["selected"], np.int64)
+    size = len(gap)
+    if size == 0 or any(column.shape != (size,) for column in (setting, gap, certifiable)):
+        raise ValueError("columns of points have different lengths")
+    if thresholds.shape != (size, counts.shape[1]):
+        raise ValueError("thresholds don't match the groups")
+    if any(np.isnan(column).any() for column in (setting, gap, thresholds)):
+        raise ValueError("settings, gaps or thresholds are NaN")
+    _check_selected(selected, size, counts)
+    return PointTable(setting, gap, certifiable, thresholds, selected)
+
+
+def _check_selected(selected: Counts, size: int, counts: Counts) -> None:
+    if selected.shape != (size, *counts.shape):
+        raise ValueError("selected rows don't match the rows")
+    if np.any(selected < 0) or np.any(selected > counts):
+        raise ValueError("more or fewer rows are selected than exist")
+
+
+def _check_eligible(criterion: Criterion, counts: Counts) -> None:
+    if not criterion.eligible_counts(counts).all():
+        raise ValueError("some groups have no eligible rows")
+
+
+def refuse_constant(text: str) -> float:
+    """Raise: NaN and Infinity aren't JSON (``parse_constant`` of :func:`json.loads`)."""
+    raise ValueError(f"{text} is not a finite number")

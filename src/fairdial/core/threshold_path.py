@@ -1,0 +1,345 @@
+"""The threshold path: every operating point from most accurate to most equal, for any K groups.
+
+Under ``gap <= tolerance``, the most accurate group thresholds clip each group's unconstrained rate
+(threshold 0) to a band ``[floor, ceiling]``. Holding the floor at level ``l`` costs ``G(l)``, the
+sum over the groups below ``l`` of their price at that level; holding the ceiling at ``u`` costs
+``H(u)`` likewise. At the optimum ``G(l) = H(u) = T``, the price of one unit of tolerance. With two
+groups, ``T`` is the paper's ``|t|`` and the path is the paper's family ``f_t``.
+
+As ``T`` increases from 0, the floor rises and the ceiling falls, one *move* at a time: one group
+passes one step of its scores. Point ``j`` is the result of the first ``j`` moves. So the path is
+nested (every row changes its decision at most once), it depends only on ranks, and gap and accuracy
+of all points are running sums. It ends at the first point where floor and ceiling meet.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from fairdial._arrays import Counts, Dtype, Floats, Indices, Mask
+from fairdial.core.criteria import Criterion, Rate
+from fairdial.core.group_scores import GroupScores, total_counts
+from fairdial.core.operating_points import OperatingPoints
+
+MAX_PRICE = 1e300  # finite where exp overflows, so that differences of prices aren't NaN
+
+
+@dataclass(frozen=True, eq=False)
+class _Moves:
+    """The moves of one side (floor or ceiling) in the order of their levels."""
+
+    cost: Floats  # T at which each move is made; inf: never (scores of -inf can't be selected)
+    level: Floats  # the rate that the moving group leaves
+    reach: Floats  # the rate that it reaches
+    group: Indices
+
+    def __len__(self) -> int:
+        return len(self.cost)
+
+
+class _Steps:
+    """One group's eligible steps: rates by rank, prices, and the unconstrained rank."""
+
+    def __init__(self, scores: GroupScores, rate: Rate, share: float) -> None:
+        self._rate, self._share, self._size = rate, share, len(scores)
+        self.lower, self.upper = scores.lower, scores.upper
+        if rate.eligible is None:
+            self.eligible = None  # every step
+            rows = scores.selected.sum(axis=0)
+        else:
+            rows = scores.selected[rate.eligible]
+            self.eligible = np.flatnonzero(rows[1:] != rows[:-1])
+            self.lower, self.upper = self.lower[self.eligible], self.upper[self.eligible]
+            rows = np.concatenate((rows[:1], rows[self.eligible + 1]))
+        self.rates: Floats = rows / rows[-1]  # (M + 1,)
+        self.start = int(np.searchsorted(-self.lower, 0.0, side="left"))  # rank at threshold 0
+
+    @cached_property
+    def _borders(self) -> Indices:
+        eligible = np.arange(self._size) if self.eligible is None else self.eligible
+        return np.concatenate(([-1], eligible, [self._size]))
+
+    def window(self, ranks: Indices) -> tuple[Indices, Indices]:
+        """Return the first and last rank among all steps for ranks among the eligible steps."""
+        if self.eligible is None:
+            return ranks, ranks
+        return self._borders[ranks] + 1, self._borders[ranks + 1]
+
+    def _price(self, steps: slice, ends: Floats) -> Floats:
+        return np.clip(self._rate.price(ends[steps], self._share), -MAX_PRICE, MAX_PRICE)
+
+    def floor_moves(self, group: int, top: float) -> tuple[Floats, Floats, Floats, Indices]:
+        """Return price, level, reach and group of the moves that raise this group.
+
+        They start at rates below ``top``; the move after them is included.
+        """
+        stop = max(int(np.searchsorted(self.rates[:-1], top, side="left")), self.start)
+        stop = min(stop + 1, len(self.lower))
+        moves = slice(self.start, stop)
+        prices = -self._price(moves, self.lower)
+        prices[self.lower[moves] == -np.inf] = np.inf
+        levels, reach = self.rates[moves], self.rates[self.start + 1 : stop + 1]
+        return prices, levels, reach, np.full(len(prices), group, np.intp)
+
+    def ceiling_moves(self, group: int, bottom: float) -> tuple[Floats, Floats, Floats, Indices]:
+        """Return the moves that lower this group, from rates above ``bottom``, and one more."""
+        first = min(int(np.searchsorted(self.rates[1:], bottom, side="right")), self.start)
+        first = max(first - 1, 0)
+        moves = slice(first, self.start)
+        prices = self._price(moves, self.upper)[::-1]
+        levels = self.rates[first + 1 : self.start + 1][::-1]
+        return prices, levels, self.rates[moves][::-1], np.full(len(prices), group, np.intp)
+
+
+def _gather(
+    parts: Sequence[tuple[Floats, Floats, Floats, Indices]], *, rising: bool, two_groups: bool
+) -> _Moves:
+    """Return all groups' moves of one side, sorted by level, with the price of the whole side."""
+    price, level, reach, group = (np.concatenate(column) for column in zip(*parts, strict=True))
+    if two_groups:  # one group per side: its price is the price of the side
+        return _Moves(price, level, reach, group)
+    increments = np.concatenate([np.diff(part[0], prepend=0.0) for part in parts])
+    increments[np.isnan(increments)] = np.inf
+    order = np.argsort(level if rising else -level, kind="stable")
+    cost, level = np.cumsum(increments[order]), level[order]
+    key = level if rising else -level
+    cost = cost[np.searchsorted(key, key, side="right") - 1]  # the same level: together
+    return _Moves(cost, level, reach[order], group[order])
+
+
+class ThresholdPath(OperatingPoints):
+    """The operating points of the groups' scores for a criterion with one rate.
+
+    With two groups they are the family f_t of eq:fairbayes, each at its interval of t; the first
+    one within a tolerance is the rule of eq:fair-bayesoptimal-classifier. Finding it is
+    alg:post-process.
+
+    Attributes
+    ----------
+    counts : (L, K) int64
+        Rows by label and group.
+    eligible : (K,) int64
+        Eligible rows.
+    n_groups : int
+        Number of groups, K.
+    shares : (K,) float64
+        P(group, eligible): line 1 of that algorithm.
+    cost : (S,) float64
+        The price T at which each point begins; 0 for the first.
+    gap : (S,) float64
+        Highest minus lowest rate.
+    width : (S,) float64
+        Ceiling minus floor: non-increasing and at most the gap.
+    """
+
+    def __init__(
+        self,
+        group_scores: Sequence[GroupScores],
+        criterion: Criterion,
+        dtype: Dtype,
+    ) -> None:
+        self.group_scores, self.criterion, self.dtype = group_scores, criterion, dtype
+        self._rate, self.n_groups = criterion.rate, len(group_scores)
+        self.counts = total_counts(group_scores)
+        self.eligible = criterion.eligible_counts(self.counts)
+        self.shares: Floats = self.eligible / self.counts.sum()
+        self._steps = [
+            _Steps(scores, self._rate, share)
+            for scores, share in zip(group_scores, self.shares.tolist(), strict=True)
+        ]
+        start = np.array([steps.rates[steps.start] for steps in self._steps])  # (K,)
+        top, bottom = start.max(), start.min()
+        two = len(group_scores) == 2
+        self.sign = -1.0 if two and start[1] < start[0] else 1.0  # of t, two groups only
+        if two:  # only the lower group can rise, only the higher one can fall
+            low = int(start[1] < start[0])
+            raised, lowered = [low], [1 - low]
+        else:
+            raised = lowered = list(range(len(group_scores)))
+        floor = _gather(
+            [self._steps[a].floor_moves(a, top) for a in raised], rising=True, two_groups=two
+        )
+        ceiling = _gather(
+            [self._steps[a].ceiling_moves(a, bottom) for a in lowered], rising=False, two_groups=two
+        )
+        self._merge(floor, ceiling, top, bottom)
+
+    def _merge(self, floor: _Moves, ceiling: _Moves, top: float, bottom: float) -> None:
+        """Merge both sides' moves by T, the ceiling first at equal T, and compute all gaps.
+
+        The gaps are the empirical ones of eq:ddp_general.
+        """
+        finite = int(np.searchsorted(floor.cost, np.inf, side="left"))
+        at_floor = np.arange(finite) + np.searchsorted(ceiling.cost, floor.cost[:finite], "right")
+        at_ceiling = np.arange(len(ceiling)) + np.searchsorted(
+            floor.cost[:finite], ceiling.cost, "left"
+        )
+        n_moves = finite + len(ceiling)
+        rises = np.zeros(n_moves, np.bool_)
+        rises[at_floor] = True
+        risen = np.concatenate(([0], np.cumsum(rises)))  # (S,) floor moves made
+        fallen = np.arange(n_moves + 1) - risen
+        lowest = np.append(floor.level, top)[risen]
+        highest = np.append(ceiling.level, bottom)[fallen]
+        width = highest - lowest
+        met = np.flatnonzero(width <= 0)
+        stop = int(met[0]) if met.size else n_moves  # the last point
+        self._floor, self._ceiling = floor, ceiling
+        risen, fallen = risen[: stop + 1], fallen[: stop + 1]
+        self._at_floor = at_floor[: risen[-1]]
+        self._at_ceiling = at_ceiling[: fallen[-1]]
+        cost = np.zeros(n_moves + 1)
+        cost[1 + at_floor], cost[1 + at_ceiling] = floor.cost[:finite], ceiling.cost
+        self.cost: Floats = cost[: stop + 1]
+        self._ends = stop == n_moves  # no move is left
+        follows = not self._ends and self.n_groups == 2  # more groups: no single next move
+        self.next_cost = float(cost[stop + follows])
+        self.width: Floats = width[: stop + 1]
+        raised_to = np.maximum.accumulate(np.append(-np.inf, floor.reach))[risen]
+        lowered_to = np.minimum.accumulate(np.append(np.inf, ceiling.reach))[fallen]
+        self.gap: Floats = np.maximum(highest[: stop + 1], raised_to) - np.minimum(
+            lowest[: stop + 1], lowered_to
+        )
+        self.gap[-1] = self.criterion.gap(self.rates(np.array([stop])))[0]
+
+    @cached_property
+    def _moves_of(self) -> list[tuple[Indices, Indices]]:
+        """For each group, the indices of its floor moves and of its ceiling moves, ascending."""
+        floor_group = self._floor.group[: len(self._at_floor)]
+        ceiling_group = self._ceiling.group[: len(self._at_ceiling)]
+        if self.n_groups == 2:
+            empty = self._at_floor[:0]
+            low = int(self.sign < 0)
+            pair = [(empty, self._at_ceiling), (empty, self._at_ceiling)]
+            pair[low] = (self._at_floor, empty)
+            return pair
+        return [
+            (self._at_floor[floor_group == a], self._at_ceiling[ceiling_group == a])
+            for a in range(self.n_groups)
+        ]
+
+    def _ranks(self, points: Indices) -> Indices:
+        """Return the ranks among each group's eligible steps, (s, K)."""
+        ranks = np.empty((len(points), self.n_groups), np.intp)
+        for a, (up, down) in enumerate(self._moves_of):
+            ranks[:, a] = self._steps[a].start
+            if len(up):
+                ranks[:, a] += up.searchsorted(points, side="left")
+            if len(down):
+                ranks[:, a] -= down.searchsorted(points, side="left")
+        return ranks
+
+    def rates(self, points: Indices) -> Floats:
+        """Return the rates of the criterion, (s, K)."""
+        ranks = self._ranks(points)
+        return np.stack([s.rates[ranks[:, a]] for a, s in enumerate(self._steps)], axis=1)
+
+    @cached_property
+    def setting(self) -> Floats:
+        """(S,) the price in the middle of each point's interval; for two groups signed: t."""
+        ends = np.append(self.cost[1:], self.next_cost)
+        middle = self.cost + (ends - self.cost) / 2
+        middle[0] = 0.0
+        if self.sign < 0:
+            middle[1:] *= -1.0
+        return middle
+
+    @cached_property
+    def certifiable(self) -> Mask:
+        """(S,) two groups: points on an interval of t where the disparity hasn't changed sign."""
+        if self.n_groups != 2:
+            return np.zeros(len(self), np.bool_)
+        interval = np.append(self.cost[1:], self.next_cost) > self.cost
+        interval[0] = True  # t = 0 is fixed in advance
+        interval[-1] |= self._ends
+        return np.asarray(interval & (self.gap == self.width))
+
+    def _targets(self, points: Indices, ranks: Indices) -> Floats:
+        """Return the thresholds of the formulas, (s, K), before they are clipped to the ranks."""
+        if self.n_groups == 2:  # eq:thresh_new: both groups follow one t
+            u = self.setting.take(points)[:, None] * self._per_share
+            np.maximum(u, self._rate.domain[0], out=u)
+            np.minimum(u, self._rate.domain[1], out=u)
+            return np.asarray(self._rate.link(u))
+        targets = np.zeros(ranks.shape)
+        for a, steps in enumerate(self._steps):  # the middle of the group's own interval
+            moved = np.flatnonzero(ranks[:, a] != steps.start)
+            first, last = steps.window(ranks[moved, a])
+            ends = np.stack((self.group_scores[a].above[first], self.group_scores[a].below[last]))
+            unit = np.clip(self._rate.inverse(ends), -MAX_PRICE, MAX_PRICE)
+            targets[moved, a] = self._rate.link(unit.mean(axis=0))
+        return targets
+
+    @cached_property
+    def _per_share(self) -> Floats:
+        """(2,) the paper's sign 2a - 1, divided by each group's share."""
+        return np.array([-1.0, 1.0]) / self.shares
+
+    def read(self, points: Indices) -> tuple[Floats, Counts]:
+        """Return the thresholds, (s, K), and the rows that they select, (s, L, K).
+
+        Thresholds are strictly between scores wherever a number fits.
+        """
+        ranks = self._ranks(points)
+        above, below = np.empty(ranks.shape), np.empty(ranks.shape)
+        selected = np.empty((len(points), len(self.counts), self.n_groups), np.int64)
+        with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
+            targets = self._targets(points, ranks)
+            for a, (scores, steps) in enumerate(zip(self.group_scores, self._steps, strict=True)):
+                rank = ranks[:, a]
+                if steps.eligible is not None:  # other rows may fall on either side
+                    first, last = steps.window(rank)
+                    rank = np.minimum(np.maximum(scores.rank(targets[:, a]), first), last)
+                above[:, a], below[:, a] = scores.above.take(rank), scores.below.take(rank)
+                selected[:, :, a] = scores.selected.take(rank, axis=1).T
+            thresholds = _place(targets, below, above, self.dtype)
+        if not points.all():
+            thresholds[points == 0] = 0.0
+        return thresholds, selected
+
+    def bins_between(self, before: Indices, after: Indices, margin: int) -> list[Indices]:
+        """Return each group's bins that the points from ``before`` to ``after`` touch.
+
+        If there are any, ``margin`` neighbors on either side are included.
+        """
+        start, stop = self._ranks(before), self._ranks(after)  # (s, K)
+        found = []
+        for a, (scores, steps) in enumerate(zip(self.group_scores, self._steps, strict=True)):
+            first = np.minimum(start[:, a], stop[:, a]) - 1
+            last = np.maximum(start[:, a], stop[:, a])
+            first = steps.window(np.maximum(first, 0))[0]
+            last = steps.window(np.minimum(last, len(steps.lower)))[1]
+            touched = _covered(first, last, len(scores)) & scores.is_bin
+            if touched.any():
+                touched = _covered(first - margin, last + margin, len(scores)) & scores.is_bin
+            found.append(np.flatnonzero(touched))
+        return found
+
+
+def _place(targets: Floats, below: Floats, above: Floats, dtype: Dtype) -> Floats:
+    """Return numbers of ``dtype`` with ``below <= number < above``.
+
+    That is the target if it lies strictly inside, else the middle. If no number lies strictly
+    between, it is ``below``: rows at the threshold aren't selected.
+    """
+    placed = targets if dtype == np.float64 else targets.astype(dtype).astype(np.float64)
+    inside = (placed > below) & (placed < above)
+    if inside.all():
+        return placed
+    high = np.where(np.isposinf(above), np.where(np.isneginf(below), 1.0, below + 2.0), above)
+    low = np.where(np.isneginf(below), high - 2.0, below)
+    middle = (low + (high - low) / 2).astype(dtype).astype(np.float64)
+    middle = np.where((middle > below) & (middle < above), middle, below)
+    return np.where(inside, placed, middle)
+
+
+def _covered(first: Indices, last: Indices, size: int) -> Mask:
+    """Return the places that lie in some interval [first, last], (size,)."""
+    change = np.zeros(size + 1, np.int64)
+    np.add.at(change, np.clip(first, 0, size), 1)
+    np.add.at(change, np.clip(last + 1, 0, size), -1)
+    return np.cumsum(change[:-1]) > 0

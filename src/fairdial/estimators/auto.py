@@ -1,0 +1,371 @@
+"""AutoDial: try several methods on validation rows, and keep the simplest good one."""
+
+from __future__ import annotations
+
+import copy
+import numbers
+import threading
+import time
+from collections.abc import Sequence
+from os import PathLike
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike
+from sklearn.utils import check_random_state
+from threadpoolctl import threadpool_limits
+
+from fairdial._arrays import Floats, Indices
+from fairdial._validation import check_choice, check_count, check_fraction, check_positive
+from fairdial.core.criteria import Criterion
+from fairdial.core.criteria import criterion as find_criterion
+from fairdial.core.decide import count_rows, select
+from fairdial.core.sweep import sweep_encoded
+from fairdial.errors import InvalidInputError, TrainingWarning, warn
+from fairdial.estimators.base import DialClassifier, Key, Seed
+from fairdial.estimators.candidates import (
+    Deadline,
+    check_names,
+    check_possible,
+    find_obstacles,
+    make_candidate,
+)
+from fairdial.estimators.learners import limit_threads
+from fairdial.estimators.rows import Rows, groups_by_name, hold_out, take_rows
+from fairdial.estimators.scorers import PlattMap, Scorer
+from fairdial.estimators.thresholds import ThresholdClassifier
+from fairdial.estimators.trials import (
+    FAILED,
+    NOT_TRIED,
+    TOLERANCES,
+    Trial,
+    choose,
+    join_notes,
+    shorten_error,
+    to_frame,
+)
+from fairdial.registry import candidates  # points up: AutoDial is a method, too
+
+TRYING = threading.Lock()  # BLAS has one number of threads for the whole process
+SYNCED = ("frontier_", "platt_", "training_")  # learned attributes that model_ gets, too
+OWN = ("candidates", "budget", "validation", "random_state")  # parameters that model_ doesn't get
+
+
+class AutoDial(ThresholdClassifier):
+    """The simplest of the methods that are about as good as the best on validation rows.
+
+    Each candidate is trained on part of the training rows. On the rest, the accuracy of its
+    decisions is averaged over the tolerances 0.01, 0.02, ..., 0.20, whatever ``tolerance`` is. Of
+    the candidates within one standard error of the best (paired, row by row), AutoDial chooses the
+    simplest, the first in the order "logistic", "boosting", "blend", "network", "gfb", and trains
+    it again on all training rows. If a candidate doesn't reach a tolerance on the validation rows,
+    the accuracy of giving everybody the more frequent label counts instead.
+
+    The accuracies are for choosing only: thresholds are found on the rows that they are measured
+    on, and the best of several candidates is also the luckiest. The standard errors reflect the
+    choice of rows, not the randomness of training.
+
+    Infinite numbers are refused before anything is trained. A candidate that fails is not chosen; a
+    :class:`~fairdial.TrainingWarning` names it.
+
+    With an integer ``random_state`` the choice is reproducible, unless the budget runs out. BLAS
+    uses one thread while candidates are tried, so that its sums don't depend on the number of
+    threads; fits in other threads of the process wait meanwhile. Trees of fewer than 100,000 rows
+    are grown by one thread, because several slow each other down on busy cores.
+
+    Parameters
+    ----------
+    criterion : str or Criterion
+        "demographic_parity", "equal_opportunity" or "predictive_equality".
+    tolerance : float
+        Default tolerance of ``predict``.
+    candidates : list of str, optional
+        Some of "logistic" (logistic regression on the columns as networks see them, without the
+        group), "boosting" (gradient boosting with trees smaller than scikit-learn's default: in our
+        study as good on Adult, and on COMPAS better by about a point, which isn't established),
+        "blend" (the averaged logits of both), "network" (three nets) and "gfb". By default all
+        that can be trained on these rows: networks need torch, "gfb" needs two groups, and trees
+        are not tried on 256 or more columns of numbers. ``why_`` and ``trials_`` name those that
+        were left out.
+    budget : float
+        Seconds for trying candidates, not including the final training, which has no time limit.
+        Candidates are tried in the given order, by default "boosting", "logistic", "blend",
+        "network", "gfb", until time runs out; the first one is always tried. Only networks are
+        stopped, after the epoch in which time runs out. A stopped network is not compared, and is
+        chosen only if no candidate was finished.
+    validation : float
+        Share of the training rows on which candidates are compared. Every group needs eligible
+        rows there.
+    calibration : float or None
+        Share of the rows that ``fit`` holds out to find the frontier. If None, train on
+        all rows and call ``calibrate`` with other rows before predicting.
+    recalibrate : None or "group"
+        "group" corrects each group's logits with a line first, also when candidates are compared.
+    pos_label : label, optional
+        Value of the positive class; the one that sorts last by default.
+    sensitive_column : str, int or list, optional
+        Group column(s) of X.
+    min_count : int
+        Minimum number of eligible calibration rows in each group.
+    random_state : int, RandomState or None
+        Seed of the splits and the candidates. With an integer, the same rows are held out as by
+        other estimators with that integer.
+
+    Attributes
+    ----------
+    chosen_ : str
+        The chosen candidate.
+    why_ : str
+        The reason; a saved model keeps both in its ``training_``. It names only the type of an
+        error, because the message may quote rows.
+    trials_ : DataFrame
+        One line per candidate: accuracy, difference from the best and its standard error over
+        rows (in points), seconds, and a note, such as the error with which it failed. A stopped
+        candidate has only seconds, and its accuracy so far in the note.
+    model_ : FairBayes or GFB
+        The chosen estimator, fitted; this is what :meth:`save` writes.
+    frontier_ : Frontier
+        Operating points for every tolerance.
+
+    Examples
+    --------
+    >>> from fairdial import AutoDial
+    >>> from fairdial.datasets import load_compas
+    >>> train, test = load_compas().split(random_state=0)
+    >>> model = AutoDial(candidates=["logistic", "boosting"], random_state=0)
+    >>> model = model.fit(train.X, train.y, sensitive_features=train.groups)
+    >>> model.chosen_ in ("logistic", "boosting")
+    True
+    >>> decisions = model.predict(test.X, sensitive_features=test.groups, tolerance=0.05)
+    """
+
+    def __init__(
+        self,
+        *,
+        criterion: str | Criterion = "demographic_parity",
+        tolerance: float = 0.0,
+        candidates: Sequence[str] | None = None,
+        budget: float = 60.0,
+        validation: float = 0.2,
+        calibration: float | None = 0.2,
+        recalibrate: str | None = None,
+        pos_label: object = None,
+        sensitive_column: object = None,
+        min_count: int = 30,
+        random_state: Seed = None,
+    ) -> None:
+        self.criterion = criterion
+        self.tolerance = tolerance
+        self.candidates = candidates
+        self.budget = budget
+        self.validation = validation
+        self.calibration = calibration
+        self.recalibrate = recalibrate
+        self.pos_label = pos_label
+        self.sensitive_column = sensitive_column
+        self.min_count = min_count
+        self.random_state = random_state
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = tags.input_tags.string = True
+        return tags
+
+    def _fit(self, X: object, y: object, sensitive_features: object) -> Self:
+        self._check_settings()
+        for name in [name for name in vars(self) if name.endswith("_")]:
+            delattr(self, name)  # of a former choice
+        given = self.random_state
+        if isinstance(given, bool) or not isinstance(given, numbers.Integral):
+            given = check_random_state(given).randint(2**31 - 1)
+        seed = int(given)
+        rows = self._rows_to_fit(X, y, sensitive_features, seed)  # the rows that model_ will use
+        names, others = self._names(rows)
+        if len(names) > 1:
+            with TRYING, threadpool_limits(limits=1, user_api="blas"):
+                trials = self._try(names, rows, seed) + others
+            chosen, why = choose(trials)
+        else:
+            trials, chosen = others, names[0]
+            why = f"It was the only candidate.{join_notes(others)}"
+        model = self._make(chosen, rows.X, seed)
+        with limit_threads(len(rows.labels), trees=candidates()[chosen].trees):
+            model.fit(X, y, sensitive_features=sensitive_features)
+        model.training_["chosen"], model.training_["why"] = chosen, why
+        self.__dict__.update({k: v for k, v in vars(model).items() if k.endswith("_")})
+        self.chosen_, self.why_, self.trials_ = chosen, why, to_frame(trials)
+        self.model_ = model
+        return self
+
+    def _names(self, rows: Rows) -> tuple[list[str], list[Trial]]:
+        """Return the candidates to try, in order, and trials of those that these rows rule out."""
+        if self.candidates is not None:
+            names = check_names(self.candidates)
+            check_possible(names, rows)
+            return names, []
+        obstacles = find_obstacles(rows)
+        others = [
+            Trial(name, None, 0.0, f"{NOT_TRIED}: {reason}", possible=False)
+            for name, reason in obstacles.items()
+        ]
+        return [name for name in candidates() if name not in obstacles], others
+
+    def _check_settings(self) -> None:
+        check_fraction(self.validation, "validation")
+        check_choice(self.recalibrate, "recalibrate", (None, "group"))
+        check_positive(self.budget, "budget", "seconds")
+        check_count(self.min_count, "min_count")
+        if self.candidates is not None:
+            check_names(self.candidates)
+
+    def _make(self, name: str, X: Any, seed: int, **changes: Any) -> DialClassifier:
+        """Return a candidate, not trained yet, with this estimator's parameters."""
+        return make_candidate(name, X, seed, **(self._common() | changes))
+
+    def _common(self) -> dict[str, Any]:
+        """Return the parameters that candidates share with this estimator."""
+        return {k: v for k, v in self.get_params(deep=False).items() if k not in OWN}
+
+    def _try(self, names: Sequence[str], rows: Rows, seed: int) -> list[Trial]:
+        """Train every candidate on part of the training rows, and measure it on the rest."""
+        held = hold_out(rows.cells[rows.train], self.validation, check_random_state(seed))
+        train, look = np.delete(rows.train, held), rows.train[held]
+        self._check_validation(rows, look)
+        end = time.perf_counter() + self.budget
+        found: list[Trial] = []
+        errors: list[Exception] = []
+        for name in names:
+            start = time.perf_counter()
+            if start >= end and any(trial.correct is not None for trial in found):
+                found.append(Trial(name, None, 0.0, f"{NOT_TRIED}: time ran out"))
+                continue
+            deadline, seconds, correct, stopped = Deadline(end), 0.0, None, False
+            note = message = ""
+            try:
+                scorer = self._train(name, rows, train, seed, deadline)
+                seconds = time.perf_counter() - start
+                correct = self._measure(scorer, rows, look)
+            except Exception as error:  # other candidates may succeed
+                errors.append(error)
+                note, message = f"{FAILED}: {type(error).__name__}", shorten_error(error)
+            if correct is not None and deadline.epoch is not None:
+                stopped = True
+                note = (
+                    f"stopped after epoch {deadline.epoch}, when time ran out; "
+                    f"{correct.mean():.4f} so far"
+                )
+            found.append(Trial(name, correct, seconds, note, message, stopped=stopped))
+        if all(trial.correct is None for trial in found):
+            failures = "; ".join(f"{trial.name} {trial.message}" for trial in found)
+            raise InvalidInputError(
+                "candidates",
+                "hold one that can be trained on these rows",
+                given=f"none: {failures.removesuffix('.')}",
+            ) from errors[0]
+        failed = [f"{t.name} ({t.note})" for t in found if t.note.startswith(FAILED)]
+        if failed:
+            warn(
+                f"not all candidates could be compared: {', '.join(failed)}. `trials_` has the "
+                "full error messages",
+                TrainingWarning,
+            )
+        return found
+
+    def _train(
+        self, name: str, rows: Rows, train: Indices, seed: int, deadline: Deadline
+    ) -> Scorer:
+        """Return the scorer of a candidate that is trained on these rows."""
+        groups = np.array([*rows.groups, None], dtype=object)[:-1]  # names may be tuples
+        changes = {"calibration": None, "sensitive_column": None, "deadline": deadline}
+        model = self._make(name, rows.X, seed, **changes)
+        with limit_threads(len(rows.labels), trees=candidates()[name].trees):
+            model.fit(
+                take_rows(rows.X, train),
+                rows.labels[train],
+                sensitive_features=groups[rows.codes[train]],
+            )
+        scorer: Scorer = model.scorer_
+        return scorer
+
+    def _check_validation(self, rows: Rows, places: Indices) -> None:
+        """Raise unless every group has eligible validation rows."""
+        kind, size = find_criterion(self.criterion), len(rows.groups)
+        seen, there = (
+            kind.eligible_counts(count_rows(rows.codes[some], rows.y[some], size))
+            for some in (places, rows.train)
+        )
+        lacking = [
+            f"{name!r} (it has {n} among the training rows)"
+            for name, some, n in zip(rows.groups, seen, there, strict=True)
+            if not some
+        ]
+        if lacking:
+            label = kind.rate.eligible
+            raise InvalidInputError(
+                "validation",
+                "hold rows of every group that are eligible for "
+                f"{kind.name}{'' if label is None else f' (label {label})'}",
+                given=f"none of {', '.join(lacking)}",
+                hint=(
+                    "Merge small groups, or leave their rows out.",
+                    "A single candidate needs no validation rows.",
+                ),
+            )
+
+    def _measure(self, scorer: Scorer, rows: Rows, places: Indices) -> Floats:
+        """Return (n,) the share of tolerances at which each of these rows is decided correctly.
+
+        If no operating point is within a tolerance, everybody gets the more frequent label, which
+        has gap 0.
+        """
+        codes, positive = rows.codes[places], rows.y[places]
+        logits = scorer.logits(take_rows(rows.X, places), codes)
+        if self.recalibrate == "group":
+            logits = PlattMap.fit(logits, codes, positive, rows.groups)(logits, codes)
+        kind = find_criterion(self.criterion)
+        frontier = sweep_encoded(logits, codes, positive, kind, rows.groups, min_count=1)
+        points, feasible = frontier.points.find(TOLERANCES)
+        thresholds = frontier.points.read(points)[0][:, codes]  # (T, n)
+        majority = 2 * np.count_nonzero(positive) > len(positive)
+        decided = np.where(feasible[:, None], select(logits, thresholds), majority)
+        return np.asarray((decided == positive).mean(axis=0), np.float64)
+
+    @groups_by_name
+    def calibrate(
+        self, X: object, y: ArrayLike | None = None, *, sensitive_features: object = None
+    ) -> Self:
+        """Find the frontier on held-out rows, as FairBayes does, also for ``model_``."""
+        super().calibrate(X, y, sensitive_features=sensitive_features)
+        return self._sync()
+
+    def calibrate_parquet(
+        self,
+        path: str | PathLike[str],
+        *,
+        score: str = "score",
+        group: str = "group",
+        label: str | None = None,
+        tolerances: ArrayLike | None = None,
+    ) -> Self:
+        """Find the frontier on scored rows in Parquet files, also for ``model_``."""
+        super().calibrate_parquet(
+            path, score=score, group=group, label=label, tolerances=tolerances
+        )
+        return self._sync()
+
+    def _sync(self) -> Self:
+        """Give a copy of the chosen estimator the current parameters and frontier."""
+        self.model_ = copy.copy(self.model_).set_params(**self._common())
+        for name in SYNCED:
+            if hasattr(self, name):
+                setattr(self.model_, name, getattr(self, name))
+        return self
+
+    def save(self, folder: str | PathLike[str], *, overwrite: bool = False, key: Key = None) -> str:
+        """Write the chosen model to a folder, as its own ``save`` does.
+
+        Loading returns that estimator, FairBayes or GFB, with the current frontier. Its
+        ``training_``, the model card and ``fairdial info`` show what was chosen and why.
+        """
+        self._check_scorer()
+        return str(self._sync().model_.save(folder, overwrite=overwrite, key=key))

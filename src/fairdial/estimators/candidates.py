@@ -1,0 +1,158 @@
+"""AutoDial's candidates: which methods can be trained on which rows."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from fairdial.datasets.pictures import Pictures
+from fairdial.errors import InvalidInputError, MissingExtraError, require_torch
+from fairdial.estimators.base import DialClassifier
+from fairdial.estimators.learners import text_columns
+from fairdial.estimators.rows import Rows
+from fairdial.registry import Method, candidates  # points up: AutoDial is a method, too
+from fairdial.tables.columns import refuse_infinite
+from fairdial.tables.encoder import WIDE, is_wide
+
+
+def check_names(given: Any) -> list[str]:
+    """Return the names of candidates, each once.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fairdial.estimators.candidates import check_names
+    >>> check_names(np.array(["boosting", "logistic"]))
+    ['boosting', 'logistic']
+    """
+    allowed = f"be a list of some of {', '.join(map(repr, candidates()))}"
+    names = given.tolist() if hasattr(given, "tolist") else given
+    if not isinstance(names, (list, tuple)):
+        raise InvalidInputError("candidates", allowed, given=repr(given))
+    if not names:
+        raise InvalidInputError("candidates", "hold at least one name", given="none")
+    for name in names:
+        if not isinstance(name, str) or name not in candidates():
+            raise InvalidInputError("candidates", allowed, given=repr(name))
+    if len(set(names)) < len(names):
+        raise InvalidInputError("candidates", "be different names", given=list(names))
+    return list(names)
+
+
+def check_possible(names: Sequence[str], rows: Rows) -> None:
+    """Raise if a candidate that was named can't be trained, before any is."""
+    check_cells(rows)
+    for name in names:
+        method = candidates()[name]
+        if method.max_groups is not None and len(rows.groups) > method.max_groups:
+            raise InvalidInputError(
+                "candidates",
+                f"leave out {name!r}, which takes {method.max_groups} groups",
+                given=f"{len(rows.groups)} groups",
+            )
+        if method.needs_torch:
+            require_torch()
+
+
+def find_obstacles(rows: Rows) -> dict[str, str]:
+    """Return the candidates that can't be trained on these rows, and why."""
+    check_cells(rows)
+    reasons = {name: _obstacle(method, rows) for name, method in candidates().items()}
+    return {name: reason for name, reason in reasons.items() if reason}
+
+
+def _obstacle(method: Method, rows: Rows) -> str:
+    X = _as_array(rows.X)
+    if method.trees and not isinstance(X, (pd.DataFrame, np.ndarray)):
+        return f"its trees take tables and arrays, got {type(X).__name__}"
+    if method.trees and is_wide(X):  # trees are slow on embeddings
+        return f"its trees take fewer than {WIDE} columns of numbers, got {X.shape[1]}"
+    if method.needs_torch:
+        try:
+            require_torch()
+        except MissingExtraError:
+            return "it needs torch"
+    if method.max_groups is not None and not 1 < len(rows.groups) <= method.max_groups:
+        return f"it takes {method.max_groups} groups, got {len(rows.groups)}"
+    return ""
+
+
+def _as_array(X: Any) -> Any:
+    """Return lists as arrays, and everything else as it is."""
+    if not isinstance(X, (list, tuple)):
+        return X
+    try:
+        return np.asarray(X)
+    except ValueError:
+        raise InvalidInputError("X", "be a table", given="rows of different lengths") from None
+
+
+def check_cells(rows: Rows) -> None:
+    """Raise unless rows are a table without infinite numbers, which some candidates accept."""
+    if isinstance(rows.X, Pictures):
+        raise InvalidInputError(
+            "X",
+            "be a table for AutoDial",
+            given="Pictures",
+            hint="Pass features of ResNetEncoder, or use FairBayes and a network with a trunk.",
+        )
+    X = _as_array(rows.X)
+    if isinstance(X, (pd.DataFrame, np.ndarray)) and X.ndim == 2:
+        refuse_infinite(X)
+
+
+class Deadline:
+    """Ends a network's training after the epoch in which time runs out; Ctrl-C ends everything."""
+
+    def __init__(self, end: float) -> None:
+        self.end = end  # by time.perf_counter
+        self.epoch: int | None = None  # after which it stopped a training
+
+    def on_epoch_end(self, epoch: int, record: dict[str, Any], net: object) -> bool:  # noqa: ARG002
+        """Return whether to stop."""
+        if time.perf_counter() < self.end:
+            return False
+        self.epoch = epoch
+        return True
+
+    def on_interrupt(self) -> None:
+        """Pass the interrupt on: a half-trained network can't be compared with others."""
+        raise KeyboardInterrupt
+
+
+def make_candidate(
+    name: str, X: Any, seed: int, *, deadline: Deadline | None = None, **common: Any
+) -> DialClassifier:
+    """Return a candidate for these rows, not trained yet.
+
+    Parameters
+    ----------
+    name : str
+        Name of a candidate.
+    X : table or array
+        The rows, which decide how they are encoded.
+    seed : int
+        Seed of whatever the candidate draws.
+    deadline : Deadline, optional
+        Stops networks.
+    **common
+        Arguments of the estimator.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fairdial.estimators.candidates import make_candidate
+    >>> type(make_candidate("logistic", np.zeros((9, 2)), 0, tolerance=0.1)).__name__
+    'FairBayes'
+    """
+    return candidates()[name].make(
+        seed=seed,
+        texts=text_columns(X),
+        wide=is_wide(_as_array(X)),
+        network={} if deadline is None else {"callbacks": [deadline]},
+        **common,
+    )

@@ -1,0 +1,386 @@
+"""FairBayes: group thresholds for every tolerance on any classifier that gives scores."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, Self
+
+import numpy as np
+import pandas as pd
+from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
+from sklearn.model_selection import StratifiedKFold
+from sklearn.utils import check_random_state, get_tags
+from sklearn.utils.validation import check_is_fitted
+
+from fairdial._arrays import Indices
+from fairdial._validation import check_count, describe_values
+from fairdial.core.criteria import Criterion
+from fairdial.core.criteria import criterion as find_criterion
+from fairdial.errors import InvalidInputError, SeenRowsWarning, require_torch, warn
+from fairdial.estimators.base import Seed
+from fairdial.estimators.labels import is_positive, positive_last
+from fairdial.estimators.learners import text_columns
+from fairdial.estimators.network import fit_scorer, train_network
+from fairdial.estimators.rows import Rows, take_rows
+from fairdial.estimators.scorers import AveragedScorer, Scorer, SklearnScorer, find_method
+from fairdial.estimators.thresholds import ThresholdClassifier
+from fairdial.nn.network import Network
+
+NOT_A_NUMBER = "could not convert string to float"  # NumPy's message for text among numbers
+TOO_FEW = ("least populated class", "test_size")  # scikit-learn's, if it can't hold rows out
+TORCH_MODULE = "torch.nn.modules.module"  # home of torch's base class, known without importing it
+
+
+class FairBayes(ThresholdClassifier):  # alg:post-process for every tolerance at once
+    """Any scikit-learn classifier with a fairness tolerance that is set after training.
+
+    The classifier is trained as usual. On rows that it hasn't seen, FairBayes finds the exact path
+    of group thresholds from the most accurate to the most equal decisions, for every tolerance at
+    once. The tolerance is chosen at prediction time and can change with every call. Predicting
+    needs each row's group.
+
+    Parameters
+    ----------
+    estimator : classifier, pipeline, Network, list of them, or None
+        Gives scores by ``predict_proba``, ``decision_function`` or ``predict``. None is
+        ``Network()``: the network of GFB with plain training. On tables, start with
+        ``HistGradientBoostingClassifier()``: with small trees it was more accurate on Adult at a
+        seventh of the cost. All estimators of a list are trained and their logits averaged; each
+        network has its own initial weights.
+    criterion : str or Criterion
+        "demographic_parity", "equal_opportunity" or "predictive_equality".
+    tolerance : float
+        Default tolerance of ``predict``.
+    recalibrate : None or "group"
+        "group" corrects each group's logits with a line first, for biased scores.
+    prefit : bool
+        The estimator is already fitted: call ``calibrate`` with rows that it hasn't seen. ``fit``
+        does the same with all its rows, and warns.
+    per_group : bool
+        Train one clone of the estimator for each group.
+    calibration : float or None
+        Share of the rows that ``fit`` holds out to find the frontier. If None, train on
+        all rows and call ``calibrate`` with other rows before predicting.
+    cv : int, optional
+        Cross-fit instead: out-of-fold scores of all rows find the frontier, and the models of the
+        folds are averaged. Uses every row twice, but doesn't support ``confidence=``.
+    predict_method : {"auto", "predict_proba", "decision_function", "predict"}
+        Method that gives scores; "auto" takes the first available one.
+    pos_label : label, optional
+        Value of the positive class; the one that sorts last by default.
+    sensitive_column : str, int or list, optional
+        Group column(s) of X, instead of ``sensitive_features=``; a scikit-learn classifier doesn't
+        see them, a network does (``Network(group_input=)``).
+    min_count : int
+        Minimum number of eligible calibration rows in each group.
+    random_state : int, RandomState or None
+        Decides which rows are held out, and the weights and batches of networks.
+
+    Attributes
+    ----------
+    frontier_ : Frontier
+        Operating points for every tolerance.
+    classes_ : (2,) array
+        Labels; the second is the positive one.
+    scorer_ : Scorer
+        Gives the logits.
+    estimator_ : classifier
+        The fitted estimator; a list with ``per_group``, ``cv`` or several estimators, in which a
+        network is represented by its scorer. Absent for a single network, which is ``net_``.
+
+    Examples
+    --------
+    >>> from sklearn.linear_model import LogisticRegression
+    >>> from fairdial import FairBayes
+    >>> from fairdial.datasets import make_gaussian
+    >>> train, test = make_gaussian(20_000, random_state=0).split(random_state=0)
+    >>> dial = FairBayes(LogisticRegression(), per_group=True, random_state=0)
+    >>> dial = dial.fit(train.X, train.y, sensitive_features=train.groups)
+    >>> strict = dial.predict(test.X, sensitive_features=test.groups, tolerance=0.02)
+    >>> loose = dial.predict(test.X, sensitive_features=test.groups, tolerance=0.3)
+    >>> dial.frontier_.at(0.02).gap <= 0.02
+    True
+    """
+
+    def __init__(
+        self,
+        estimator: Any = None,
+        *,
+        criterion: str | Criterion = "demographic_parity",
+        tolerance: float = 0.0,
+        recalibrate: str | None = None,
+        prefit: bool = False,
+        per_group: bool = False,
+        calibration: float | None = 0.2,
+        cv: int | None = None,
+        predict_method: str = "auto",
+        pos_label: object = None,
+        sensitive_column: object = None,
+        min_count: int = 30,
+        random_state: Seed = None,
+    ) -> None:
+        self.estimator = estimator
+        self.criterion = criterion
+        self.tolerance = tolerance
+        self.recalibrate = recalibrate
+        self.prefit = prefit
+        self.per_group = per_group
+        self.calibration = calibration
+        self.cv = cv
+        self.predict_method = predict_method
+        self.pos_label = pos_label
+        self.sensitive_column = sensitive_column
+        self.min_count = min_count
+        self.random_state = random_state
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        takes = []  # whether each part takes missing values, and text
+        for part in self._parts():
+            if isinstance(part, Network):
+                takes.append([part.encoder is not None] * 2)
+            elif hasattr(part, "__sklearn_tags__"):
+                tags.input_tags = get_tags(part).input_tags
+                takes.append([tags.input_tags.allow_nan, tags.input_tags.string])
+        if takes:
+            nan, text = (all(values) for values in zip(*takes, strict=True))
+            tags.input_tags.allow_nan, tags.input_tags.string = nan, text
+        return tags
+
+    def _parts(self) -> list[Any]:
+        """Return the estimators whose logits are averaged; usually one."""
+        several = isinstance(self.estimator, (list, tuple))
+        parts = list(self.estimator) if several else [self.estimator]
+        if not parts:
+            raise InvalidInputError("estimator", "hold at least one estimator", given="none")
+        return [Network() if part is None else part for part in parts]
+
+    def _fit(self, X: object, y: object, sensitive_features: object) -> Self:
+        if self.prefit:
+            return self._fit_prefit(X, y, sensitive_features)
+        parts = self._parts()
+        for part in parts:
+            check_estimator(part)
+        rows = self._rows_to_fit(X, y, sensitive_features)
+        nets = any(isinstance(part, Network) for part in parts)
+        self.trained_groups_ = rows.groups if self.per_group or nets else None
+        if self.cv is not None:
+            return self._cross_fit(rows)
+        if len(parts) == 1 and nets:
+            fit_scorer(self, parts[0], rows, self._plain_step(parts[0]))
+            return self._calibrate_held_out(rows)
+        scorers = self._train(rows, rows.train)
+        self.scorer_ = scorers[0] if len(scorers) == 1 else AveragedScorer(scorers)
+        fitted = fitted_estimators(scorers)
+        self.estimator_ = fitted if len(parts) > 1 or self.per_group else fitted[0]
+        return self._calibrate_held_out(rows)
+
+    # ---- training ------------------------------------------------------------------------------
+
+    def _train(self, rows: Rows, places: Indices, fold: int = 0) -> list[Scorer]:
+        """Train every estimator on these rows."""
+        found: list[Scorer] = []
+        nets = 0
+        for part in self._parts():
+            if isinstance(part, Network):
+                some, step = replace(rows, train=places), self._plain_step(part)
+                trained = train_network(self, part, some, step, part=nets, fold=fold)
+                found.append(trained.scorer)
+                nets += 1
+            else:
+                found.append(self._train_one(part, rows, places))
+        return found
+
+    def _train_one(self, estimator: Any, rows: Rows, places: Indices) -> SklearnScorer:
+        """Fit a classifier, or one for each group, on these rows."""
+        codes = rows.codes[places]
+        parts = [places]
+        if self.per_group:
+            parts = [places[codes == a] for a in range(len(rows.groups))]
+        estimators = []
+        for part in parts:
+            if len(np.unique(rows.labels[part])) < 2:
+                where = " of every group" if self.per_group else ""
+                raise InvalidInputError(
+                    "y", f"hold two classes in the training rows{where}", given="one class only"
+                )
+            X, y = take_rows(rows.X, part), rows.labels[part]
+            estimators.append(fit_clone(estimator, X, y))
+        return SklearnScorer(
+            estimators,
+            positive=self.classes_[1],
+            method=find_method(estimators[0], self.predict_method),
+        )
+
+    def _plain_step(self, network: Network) -> Any:
+        """Return empirical risk minimization (eq:l_pred) of the same network as GFB's."""
+        require_torch()
+        from fairdial.nn.steps import PlainStep
+
+        rate, objective = find_criterion(self.criterion).rate, self._objective()
+
+        def make_step(net: Any, shares: Any, _: int) -> PlainStep:
+            return PlainStep(
+                net,
+                objective(rate, shares, weight=1.0, gamma=network.gamma),
+                rate=network.learning_rate,
+                weight_decay=network.weight_decay,
+            )
+
+        return make_step
+
+    def _objective(self) -> Any:
+        """Return the prediction loss of networks."""
+        from fairdial.nn.masoba import Objective
+
+        return Objective
+
+    def _cross_fit(self, rows: Rows) -> Self:
+        """Find the frontier on out-of-fold scores, and average the models of the folds."""
+        folds, cells = check_count(self.cv, "cv", least=2), rows.cells
+        smallest = int(np.bincount(cells)[np.unique(cells)].min())
+        if smallest < folds:
+            raise InvalidInputError(
+                "cv",
+                "be at most the number of rows of any group and label",
+                given=f"{folds} folds and {smallest} rows",
+            )
+        splitter = StratifiedKFold(
+            folds, shuffle=True, random_state=check_random_state(self.random_state)
+        )
+        logits = np.empty(len(cells))
+        scorers: list[Scorer] = []
+        for fold, (train, held) in enumerate(splitter.split(np.zeros(len(cells)), cells)):
+            found = self._train(rows, train, fold)
+            logits[held] = AveragedScorer(found).logits(take_rows(rows.X, held), rows.codes[held])
+            scorers += found
+        self.scorer_ = AveragedScorer(scorers)
+        self.estimator_ = fitted_estimators(scorers)
+        return self._set_frontier(logits, rows.codes, rows.groups, rows.y, "none")
+
+    # ---- prefit --------------------------------------------------------------------------------
+
+    def _fit_prefit(self, X: object, y: object, sensitive_features: object) -> Self:
+        """Calibrate a fitted estimator on all rows, and warn."""
+        X, sensitive = self._take_groups(X, sensitive_features)
+        self._use_fitted()
+        X = self._check_features(X, reset=True)
+        if y is None:
+            raise InvalidInputError("y", "be given: fit requires y to be passed")
+        self._calibrate(X, is_positive(y, self.classes_), sensitive)
+        warn(
+            "with `prefit=True` `fit` trains nothing and holds no rows out: it calibrates on all "
+            "rows. Call `calibrate` instead, with rows that the classifier hasn't seen",
+            SeenRowsWarning,
+        )
+        return self
+
+    def _use_fitted(self) -> None:
+        """Take the estimator as it is."""
+        several = isinstance(self.estimator, (list, tuple))
+        if self.per_group or self.cv is not None or self.estimator is None or several:
+            raise InvalidInputError(
+                "prefit",
+                "be False with `per_group`, `cv`, several estimators or no `estimator`",
+                given="True",
+            )
+        if hasattr(self.estimator, "__sklearn_tags__"):
+            try:
+                check_is_fitted(self.estimator)
+            except NotFittedError:
+                raise InvalidInputError(
+                    "estimator", "be fitted with `prefit=True`", given="an unfitted one"
+                ) from None
+        classes = np.asarray(getattr(self.estimator, "classes_", [0, 1]))
+        if len(classes) != 2:
+            raise InvalidInputError(
+                "estimator", "have two classes", given=describe_values(classes.tolist())
+            )
+        self.classes_ = positive_last(classes, self.pos_label)
+        self.estimator_ = self.estimator
+        self.trained_groups_ = None
+        self.platt_ = None
+        self.scorer_ = SklearnScorer(
+            [self.estimator],
+            positive=self.classes_[1],
+            method=find_method(self.estimator, self.predict_method),
+        )
+
+    def _check_scorer(self) -> None:
+        if self.prefit and not hasattr(self, "scorer_"):
+            self._use_fitted()
+        super()._check_scorer()
+
+
+def check_estimator(estimator: object) -> None:
+    """Raise unless it can be trained; a torch module has to be wrapped in a Network."""
+    kind = type(estimator)
+    trains = hasattr(estimator, "fit") and hasattr(estimator, "get_params")
+    if trains or isinstance(estimator, Network):
+        return
+    is_torch = any(base.__module__ == TORCH_MODULE for base in kind.__mro__)
+    raise InvalidInputError(
+        "estimator",
+        "be a scikit-learn classifier or a Network",
+        given=f"{kind.__name__}, a torch module" if is_torch else kind.__name__,
+        hint="Wrap it: FairBayes(Network(trunk=...))." if is_torch else (),
+    )
+
+
+def fit_clone(estimator: Any, X: Any, y: Any) -> Any:
+    """Return a fitted clone; the error explains if text, dates or too few rows are the cause."""
+    name = type(estimator).__name__
+    readable = f"hold what {name} can read"
+    try:
+        return clone(estimator).fit(X, y)
+    except TypeError as error:  # such as NumPy's for dates among numbers
+        kinds = X.dtypes.items() if isinstance(X, pd.DataFrame) else ()
+        dates = [name for name, kind in kinds if pd.api.types.is_datetime64_any_dtype(kind)]
+        if not dates:
+            raise
+        raise InvalidInputError(
+            "X",
+            readable,
+            given=f"dates in the columns {', '.join(map(repr, dates))}",
+            hint="Turn dates into numbers first, such as the number of days since some date.",
+        ) from error
+    except ValueError as error:
+        if any(text in str(error) for text in TOO_FEW):
+            labels, counts = np.unique(y, return_counts=True)
+            found = [f"{n} with {v!r}" for v, n in zip(labels.tolist(), counts, strict=True)]
+            raise InvalidInputError(
+                "y",
+                f"hold more training rows of each label for {name}, which holds some of them out",
+                given=f"{' and '.join(found)} ({error})",
+                hint="Add rows, or take an estimator that needs fewer, such as LogisticRegression.",
+            ) from error
+        texts = unreadable_columns(X)
+        if NOT_A_NUMBER not in str(error) or not texts:
+            raise
+        raise InvalidInputError(
+            "X",
+            readable,
+            given=f"text in the columns {', '.join(map(repr, texts))} ({error})",
+            hint="Put an encoder before it: make_pipeline(make_column_transformer((OneHotEncoder("
+            f"handle_unknown='ignore'), {texts}), remainder='passthrough'), ...). "
+            f"HistGradientBoostingClassifier also takes X.astype(dict.fromkeys({texts}, "
+            "'category')) with categorical_features='from_dtype'.",
+        ) from error
+
+
+def unreadable_columns(X: Any) -> list[Any]:
+    """Return the columns that aren't numbers: text, or pandas' categories if there is no text."""
+    if isinstance(X, np.ndarray) and X.ndim == 2:
+        X = pd.DataFrame(X).infer_objects()
+    texts = text_columns(X)
+    plain = [name for name in texts if not isinstance(X.dtypes[name], pd.CategoricalDtype)]
+    return plain or texts
+
+
+def fitted_estimators(scorers: list[Scorer]) -> list[Any]:
+    """Return the estimators behind scorers; a network is represented by its scorer."""
+    found: list[Any] = []
+    for scorer in scorers:
+        found += scorer.estimators if isinstance(scorer, SklearnScorer) else [scorer]
+    return found

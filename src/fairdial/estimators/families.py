@@ -1,0 +1,135 @@
+"""Families of models: one model for each of several trade-offs, as in EPO, FairBiNN and YOTO.
+
+Every setting's decisions on the calibration rows are counted. At a tolerance, the family decides by
+the most accurate setting whose gap is within it.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol, Self
+
+import numpy as np
+
+from fairdial._arrays import Codes, Counts, Floats, Mask
+from fairdial.core.criteria import Criterion
+from fairdial.core.criteria import criterion as find_criterion
+from fairdial.core.decide import count_rows, count_selected
+from fairdial.core.frontier import Certificate
+from fairdial.core.sweep import measure_counts
+from fairdial.errors import FairdialWarning, warn
+from fairdial.estimators.base import DialClassifier
+
+
+class Family(Protocol):
+    """Gives margins at any of its settings."""
+
+    def prepare(self, X: Any, groups: Codes) -> Any:
+        """Return what all settings share, such as encoded rows."""
+
+    def margins(self, rows: Any, groups: Codes, setting: float) -> Floats:
+        """Return (n,) margins of prepared rows; above 0 a row gets the positive label."""
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """Counts of one setting's decisions on the calibration rows."""
+
+    selected: Counts  # (L, K)
+    counts: Counts  # (L, K) all rows
+    criterion: Criterion
+
+    @property
+    def gap(self) -> float:
+        """Highest minus lowest rate."""
+        return float(self.criterion.gap_of(self.selected, self.counts))
+
+    @property
+    def step(self) -> float:
+        """How much one row can change the gap."""
+        return float(1.0 / self.criterion.eligible_counts(self.counts).min())
+
+
+class FamilyClassifier(DialClassifier):
+    """A family of trained models; the tolerance chooses among its settings."""
+
+    scorer_: Family
+
+    @abstractmethod
+    def _settings(self, measure: Callable[[float], Measurement]) -> tuple[Floats, Mask]:
+        """Return (S,) settings, least constrained first, and which were fixed before calibration.
+
+        A method that searches for settings can ``measure`` any setting on the calibration rows.
+        """
+
+    def _find_frontier(
+        self,
+        X: Any,
+        codes: Codes,
+        groups: tuple[Hashable, ...],
+        positive: Mask | None,
+        certificate: Certificate,
+    ) -> Self:
+        kind, measured = find_criterion(self.criterion), dict[float, Measurement]()
+        counts = count_rows(codes, positive, len(groups))
+        rows = self.scorer_.prepare(X, codes)
+
+        def measure(setting: float) -> Measurement:
+            if setting not in measured:
+                margins = self.scorer_.margins(rows, codes, setting)
+                selected = count_selected(margins[None], codes, positive, len(groups))[0]
+                measured[setting] = Measurement(selected, counts, kind)
+            return measured[setting]
+
+        settings, declared = self._settings(measure)
+        self.frontier_ = measure_counts(
+            settings,
+            np.stack([measure(float(setting)).selected for setting in settings]),
+            counts,
+            kind,
+            groups,
+            declared=declared,
+            min_count=1,
+            certificate="none" if certificate == "none" else "finite",
+        )
+        return self
+
+    def _margins(
+        self, X: Any, codes: Codes, tolerances: Sequence[Floats], confidence: float | None
+    ) -> list[Floats]:
+        """Return the margins of the chosen settings; each setting is evaluated once."""
+        rows = self.scorer_.prepare(X, codes)
+        known: dict[float, Floats] = {}
+        found = []
+        for tolerance in tolerances:
+            if tolerance.ndim == 0:
+                point = self.frontier_.at(float(tolerance), confidence=confidence)
+                settings, place = np.array([point.setting]), np.zeros(len(codes), np.intp)
+            else:
+                distinct, place = np.unique(tolerance, return_inverse=True)
+                points = self.frontier_.at(distinct, confidence=confidence, simultaneous=True)
+                settings, back = np.unique(points.setting, return_inverse=True)
+                place = back[place]
+            self._warn_if_constant(settings)
+            margin = np.empty(len(codes))
+            for i, setting in enumerate(settings.tolist()):
+                if setting not in known:
+                    known[setting] = self.scorer_.margins(rows, codes, setting)
+                margin[place == i] = known[setting][place == i]
+            found.append(margin)
+        return found
+
+    def _warn_if_constant(self, settings: Floats) -> None:
+        """Warn if a chosen setting gives every calibration row the same decision."""
+        frontier = self.frontier_
+        chosen = np.flatnonzero(np.isin(frontier.setting, settings))
+        selected = frontier.points.read(chosen)[1].sum(axis=(1, 2))
+        if np.isin(selected, (0, frontier.counts.sum())).any():
+            warn(
+                "the setting chosen at this tolerance gives every calibration row the same "
+                "decision, which is why its gap is 0; FairBayes may be more accurate at this "
+                "tolerance",
+                FairdialWarning,
+            )

@@ -1,0 +1,128 @@
+"""Classifiers for tables with sensible defaults: gradient boosting and logistic regression."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from pandas.api.types import is_numeric_dtype
+from sklearn.base import BaseEstimator
+from sklearn.compose import ColumnTransformer
+from sklearn.ensemble import HistGradientBoostingClassifier
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import Pipeline, make_pipeline
+from sklearn.preprocessing import FunctionTransformer
+from sklearn.utils import check_array
+from threadpoolctl import threadpool_limits
+
+from fairdial.tables.encoder import TableEncoder, wide_steps
+from fairdial.tables.frequent import FrequentEncoder
+
+MANY_ROWS = 100_000  # with fewer, a single thread grows the trees in seconds
+MOST_CATEGORIES = 254  # of a text column in gradient boosting; rarer ones share one category
+AS_FLOATS = {"dtype": "float64", "ensure_all_finite": False}  # pandas' NA becomes NaN
+MAX_ITER = 1000  # of logistic regression
+WIDE_C = 1e-3  # regularization of logistic regression on embeddings
+SMALL_TREES: dict[str, object] = {  # better than scikit-learn's on few rows, as good on many
+    "learning_rate": 0.06,
+    "max_iter": 300,
+    "max_leaf_nodes": 15,
+    "l2_regularization": 1.0,
+    "early_stopping": True,
+}
+
+
+def text_columns(X: object) -> list[Any]:
+    """Return the columns of a table that aren't numbers: text and pandas' categories."""
+    if not isinstance(X, pd.DataFrame):
+        return []
+    return [name for name, kind in X.dtypes.items() if not is_numeric_dtype(kind)]
+
+
+def boosting(
+    texts: Sequence[Hashable],
+    seed: int | None,
+    *,
+    trees: Mapping[str, object] = SMALL_TREES,
+) -> BaseEstimator:
+    """Return gradient boosting in which text columns are categories.
+
+    Its trees are smaller than scikit-learn's default, unless other settings are given. Pandas'
+    nullable columns become floats, with NaN for missing values.
+
+    Examples
+    --------
+    >>> from fairdial.estimators.learners import boosting
+    >>> type(boosting([], 0)).__name__
+    'HistGradientBoostingClassifier'
+    """
+    if not texts:
+        return HistGradientBoostingClassifier(random_state=seed, **trees)
+    codes = FrequentEncoder(
+        handle_unknown="use_encoded_value",
+        unknown_value=np.nan,
+        encoded_missing_value=np.nan,
+        max_categories=MOST_CATEGORIES,
+    )
+    floats = FunctionTransformer(check_array, kw_args=AS_FLOATS)
+    columns = ColumnTransformer([("texts", codes, list(texts))], remainder=floats)
+    classifier = HistGradientBoostingClassifier(
+        categorical_features=list(range(len(texts))), random_state=seed, **trees
+    )
+    return make_pipeline(columns, classifier)
+
+
+def turns_into_floats(step: Any) -> bool:
+    """Return whether a step is that of :func:`boosting` for columns of numbers."""
+    return (
+        type(step) is FunctionTransformer and step.func is check_array and step.kw_args == AS_FLOATS
+    )
+
+
+def blend(
+    texts: Sequence[Hashable], seed: int | None, *, wide: bool = False
+) -> list[BaseEstimator]:
+    """Return logistic regression and gradient boosting, to be averaged.
+
+    Examples
+    --------
+    >>> from fairdial.estimators.learners import blend
+    >>> len(blend([], 0))
+    2
+    """
+    return [logistic(wide=wide), boosting(texts, seed)]
+
+
+def logistic(*, wide: bool = False) -> Pipeline:
+    """Return logistic regression on the features that networks see, without the group.
+
+    Examples
+    --------
+    >>> from fairdial.estimators.learners import logistic
+    >>> [name for name, _ in logistic().steps]
+    ['tableencoder', 'logisticregression']
+    """
+    if wide:
+        return make_pipeline(*wide_steps(), LogisticRegression(C=WIDE_C, max_iter=MAX_ITER))
+    return make_pipeline(TableEncoder(dtype="float64"), LogisticRegression(max_iter=MAX_ITER))
+
+
+def limit_threads(n_rows: int, *, trees: bool) -> AbstractContextManager[object]:
+    """Restrict OpenMP to one thread while trees are trained on few rows.
+
+    On busy cores OpenMP's threads wait for each other: on Adult, boosting with two threads took
+    many times as long as with one.
+
+    Examples
+    --------
+    >>> from fairdial.estimators.learners import limit_threads
+    >>> with limit_threads(5_000, trees=True):
+    ...     pass  # train
+    """
+    if not trees or n_rows >= MANY_ROWS:
+        return nullcontext()
+    one: AbstractContextManager[object] = threadpool_limits(limits=1, user_api="openmp")
+    return one

@@ -1,0 +1,144 @@
+"""The rows of a fit: checked features, labels and groups, and how they are divided."""
+
+from __future__ import annotations
+
+import inspect
+import math
+import sys
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass
+from functools import wraps
+from typing import Any, ParamSpec, TypeVar
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from scipy.sparse import issparse
+from sklearn.utils import _safe_indexing
+
+from fairdial._arrays import Codes, Indices, Mask
+from fairdial._validation import check_same_length, did_you_mean, encode_groups, match_groups
+from fairdial.errors import InvalidInputError
+
+Parameters = ParamSpec("Parameters")
+Result = TypeVar("Result")
+
+
+@dataclass
+class Rows:
+    """Checked rows of a fit.
+
+    Attributes
+    ----------
+    X : table, array, sparse matrix, Tensor, torch Dataset or Pictures
+        Features of all rows.
+    y : (n,) bool array
+        Which rows have the positive label.
+    labels : (n,) array
+        Labels as they were given.
+    codes : (n,) int array
+        Group of each row, as a position in ``groups``.
+    groups : tuple
+        Names of the groups.
+    train, held : int arrays
+        Rows to train on, and rows held out for calibration.
+    """
+
+    X: Any
+    y: Mask
+    labels: NDArray[Any]
+    codes: Codes
+    groups: tuple[Hashable, ...]
+    train: Indices
+    held: Indices
+
+    @property
+    def cells(self) -> Indices:
+        """(n,) group and label of each row as one number."""
+        return self.codes.astype(np.intp) * 2 + self.y
+
+
+def hold_out(cells: Indices, share: float, rng: np.random.RandomState) -> Indices:
+    """Draw a share of every group and label, rounded up; at least one row of each stays.
+
+    Rows are drawn one by one, so copies of a row (``clusters`` of a data set) may be separated.
+    """
+    held = [np.zeros(0, np.intp)]
+    for cell in np.unique(cells):
+        places = rng.permutation(np.flatnonzero(cells == cell))
+        held.append(places[: min(math.ceil(share * len(places)), len(places) - 1)])
+    return np.sort(np.concatenate(held))
+
+
+def take_rows(X: Any, places: Indices) -> Any:
+    """Return the rows at these positions, whatever kind of container holds them."""
+    torch = sys.modules.get("torch")  # X can only be torch's if torch has been imported
+    if torch is not None and isinstance(X, torch.utils.data.Dataset):
+        return torch.utils.data.Subset(X, places.tolist())
+    if torch is not None and isinstance(X, torch.Tensor):
+        return X[torch.as_tensor(places, device=X.device)]
+    return _safe_indexing(X, places)
+
+
+def split_column(X: Any, column: Any) -> tuple[Any, Any]:
+    """Return the features without the sensitive column(s), and the column (or a frame of them)."""
+    many = isinstance(column, (list, tuple))
+    names = list(column) if many else [column]
+    if isinstance(X, pd.DataFrame):
+        missing = [name for name in names if name not in X.columns]
+        if not missing:
+            return X.drop(columns=names), X[names] if many else X[column]
+        if not all(isinstance(name, (int, np.integer)) for name in names):
+            raise InvalidInputError(
+                "sensitive_column",
+                f"be among the columns {list(X.columns)}",
+                given=missing,
+                hint=did_you_mean(missing[0], X.columns).strip(),
+            )
+    width = X.shape[1] if getattr(X, "ndim", 1) == 2 else np.asarray(X).shape[-1]
+    if not all(isinstance(n, (int, np.integer)) and -width <= n < width for n in names):
+        raise InvalidInputError(
+            "sensitive_column", f"be a column index below {width}", given=repr(column)
+        )
+    if isinstance(X, pd.DataFrame):
+        chosen = X.iloc[:, names] if many else X.iloc[:, column]
+        return X.drop(columns=X.columns[names]), chosen
+    array: Any = X if hasattr(X, "shape") else np.asarray(X)
+    keep = np.delete(np.arange(width), names)
+    if issparse(array):
+        array = array.tocsr()
+        chosen = array[:, names].toarray()
+        return array[:, keep], chosen if many else chosen[:, 0]
+    return array[:, keep], array[:, names] if many else array[:, column]
+
+
+def encode_rows(
+    sensitive: Any, n_rows: int, known: tuple[Hashable, ...] | None
+) -> tuple[Codes, tuple[Hashable, ...]]:
+    """Return group codes and names; if training fixed the groups, rows must be of those."""
+    if sensitive is None:
+        return np.zeros(n_rows, np.intp), ("all",)
+    if known is not None:
+        codes, names = match_groups(sensitive, known, "sensitive_features"), known
+    else:
+        codes, names = encode_groups(sensitive, "sensitive_features")
+    check_same_length(range(n_rows), codes, ("X", "sensitive_features"))
+    return codes, names
+
+
+def groups_by_name(method: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
+    """Explain in the error that groups are passed by keyword, if they were passed by position."""
+    kinds = [p.kind for p in inspect.signature(method).parameters.values()]
+    most = kinds.index(inspect.Parameter.KEYWORD_ONLY)
+
+    @wraps(method)
+    def call(*args: Parameters.args, **named: Parameters.kwargs) -> Result:
+        if len(args) > most:
+            name, takes = method.__name__, "X" if most == 2 else "X, y"
+            raise TypeError(
+                f"`{name}` takes {takes} by position, got {len(args) - most} more. Pass the groups "
+                f"by name: {name}({takes}, sensitive_features=...)."
+            )
+        return method(*args, **named)
+
+    return call

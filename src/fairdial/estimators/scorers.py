@@ -1,0 +1,172 @@
+"""Scorers: anything that gives each row a logit.
+
+A scorer has ``logits(X, groups) -> (n,)``; thresholds need nothing else from a model. The adapters
+here wrap scikit-learn classifiers, one for all rows or one for each group.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from typing import Any, Protocol
+
+import numpy as np
+from scipy.optimize import minimize
+from scipy.special import expit
+from sklearn.utils import _safe_indexing
+
+from fairdial._arrays import Codes, Floats, Mask, Scores
+from fairdial._validation import (
+    as_vector,
+    check_choice,
+    check_same_length,
+    check_scores,
+    match_groups,
+)
+from fairdial.core.logits import proba_to_logits
+from fairdial.errors import InvalidInputError
+
+PREDICT_METHODS = ("predict_proba", "decision_function", "predict")
+STEEPEST, FLATTEST = 1e3, 1e-3  # bounds of recalibration's slopes, which keep the order of scores
+
+
+class Scorer(Protocol):
+    """Anything that gives each row a logit."""
+
+    def logits(self, X: Any, groups: Codes) -> Scores:
+        """Return (n,) log-odds of the positive label."""
+
+
+def find_method(estimator: object, predict_method: str = "auto") -> str:
+    """Return the method that scores: the one named, or the first that the estimator has."""
+    check_choice(predict_method, "predict_method", ("auto", *PREDICT_METHODS))
+    names = PREDICT_METHODS if predict_method == "auto" else (predict_method,)
+    for name in names:
+        if hasattr(estimator, name):
+            return name
+    raise InvalidInputError(
+        "estimator", f"have {' or '.join(names)}", given=f"{type(estimator).__name__} without it"
+    )
+
+
+def estimator_logits(estimator: Any, X: Any, *, positive: object, method: str) -> Floats:
+    """Return the logits of a fitted scikit-learn classifier for the label ``positive``."""
+    given = getattr(estimator, method)(X)
+    classes = list(getattr(estimator, "classes_", ()))
+    if method == "predict_proba":
+        given = np.asarray(given)
+        if given.ndim == 2:
+            if positive not in classes:
+                return np.full(len(given), -np.inf)
+            given = given[:, classes.index(positive)]
+        return proba_to_logits(given, "predict_proba of `estimator`")
+    if method == "decision_function":
+        scores = check_scores(given, "decision_function of `estimator`").astype(np.float64)
+        return -scores if classes and classes[0] == positive else scores
+    return np.where(as_vector(given, "predict of `estimator`") == positive, 1.0, -1.0)
+
+
+class SklearnScorer:
+    """Wrap fitted scikit-learn classifiers as a scorer.
+
+    Parameters
+    ----------
+    estimators : list
+        Fitted classifiers: one for all rows, or one for each group code.
+    positive : label
+        The positive label.
+    method : {"predict_proba", "decision_function", "predict"}
+        The classifiers' method that gives scores.
+    """
+
+    def __init__(self, estimators: Sequence[Any], *, positive: object, method: str) -> None:
+        self.estimators = list(estimators)
+        self.positive = positive
+        self.method = method
+
+    def logits(self, X: Any, groups: Codes) -> Floats:
+        """Return (n,) log-odds of the positive label."""
+        if len(self.estimators) == 1:
+            return self._one(self.estimators[0], X)
+        groups = np.asarray(groups)
+        if groups.dtype.kind not in "iu" or not np.isin(groups, range(len(self.estimators))).all():
+            raise InvalidInputError(
+                "groups",
+                f"hold codes from 0 to {len(self.estimators) - 1}",
+                hint="To pass the names of groups, call logits() of the estimator.",
+            )
+        scores = np.empty(len(groups))
+        for group, estimator in enumerate(self.estimators):
+            rows = np.flatnonzero(groups == group)
+            if rows.size:
+                scores[rows] = self._one(estimator, _safe_indexing(X, rows))
+        return scores
+
+    def _one(self, estimator: Any, X: Any) -> Floats:
+        return estimator_logits(estimator, X, positive=self.positive, method=self.method)
+
+
+class AveragedScorer:
+    """Average the logits of several scorers, such as the models of cross-fitting."""
+
+    def __init__(self, scorers: Sequence[Scorer]) -> None:
+        self.scorers = list(scorers)
+
+    def logits(self, X: Any, groups: Codes) -> Floats:
+        """Return (n,) mean log-odds of the positive label."""
+        scores = np.array([scorer.logits(X, groups) for scorer in self.scorers], np.float64)
+        with np.errstate(invalid="ignore"):
+            mean = scores.mean(axis=0)
+        return np.where(np.isnan(mean), 0.0, mean)  # +inf and -inf: undecided
+
+
+class PlattMap:
+    """Recalibrate each group's logits by a line, ``slope * z + intercept`` with slope > 0.
+
+    Biased scores cost accuracy. A line per group, fitted on labeled calibration rows, corrects
+    them. It keeps the order within a group, so gaps are unaffected.
+    """
+
+    def __init__(self, slope: Floats, intercept: Floats, names: tuple[Hashable, ...]) -> None:
+        self.slope, self.intercept, self.names = slope, intercept, names
+
+    @classmethod
+    def fit(
+        cls, logits: Scores, groups: Codes, positive: Mask, names: tuple[Hashable, ...]
+    ) -> PlattMap:
+        """Minimize the log loss in each group, with Platt's smoothed targets."""
+        check_same_length(logits, positive, ("logits", "y"))
+        codes = range(len(names))
+        lines = np.array([_fit_line(logits[groups == a], positive[groups == a]) for a in codes])
+        return cls(lines[:, 0], lines[:, 1], names)
+
+    def reorder(self, names: tuple[Hashable, ...]) -> PlattMap:
+        """Return the same lines for groups in another order, or for some of them."""
+        places = match_groups(np.array(names, dtype=object), self.names, "sensitive_features")
+        return PlattMap(self.slope[places], self.intercept[places], names)
+
+    def __call__(self, logits: Scores, groups: Codes) -> Floats:
+        """Return recalibrated logits; infinite ones stay infinite."""
+        return np.asarray(self.slope[groups] * logits.astype(np.float64) + self.intercept[groups])
+
+
+def _fit_line(logits: Scores, positive: Mask) -> tuple[float, float]:
+    z = np.clip(logits.astype(np.float64), -30.0, 30.0)  # infinite scores count, too
+    n_positive = int(positive.sum())
+    n_negative = len(positive) - n_positive
+    target = np.where(positive, (n_positive + 1) / (n_positive + 2), 1 / (n_negative + 2))
+
+    def loss(line: Floats) -> tuple[float, Floats]:
+        m = line[0] * z + line[1]
+        error = expit(m) - target
+        value = np.mean(np.logaddexp(0.0, m) - target * m)
+        return float(value), np.array([np.mean(error * z), np.mean(error)])
+
+    found = minimize(
+        loss,
+        np.array([1.0, 0.0]),
+        jac=True,
+        method="L-BFGS-B",
+        bounds=[(FLATTEST, STEEPEST), (None, None)],
+        options={"ftol": 1e-14, "gtol": 1e-9},
+    )
+    return float(found.x[0]), float(found.x[1])

@@ -1,0 +1,291 @@
+"""Model cards: what a model decides, how it was calibrated, and what its limits are.
+
+Every figure comes from the model's frontier.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Hashable, Sequence
+from html import escape
+from typing import Any
+
+from sklearn.pipeline import Pipeline
+
+from fairdial.core.criteria import criterion as find_criterion
+from fairdial.core.frontier import Frontier
+from fairdial.core.point import Point
+from fairdial.errors import CannotCertifyError, InfeasibleToleranceWarning
+from fairdial.estimators.base import DialClassifier
+from fairdial.estimators.fairbayes import FairBayes
+from fairdial.nn.network import Network
+from fairdial.registry import method_of
+
+TOLERANCES = (0.0, 0.01, 0.02, 0.05, 0.1, 0.15, 0.2)
+UNCONSTRAINED = 1.0  # a tolerance that every gap is within
+CONFIDENCE = 0.95
+SEES = {True: "also sees", False: "doesn't see", None: "may see"}
+GROUPS_NEEDED = """\
+- Every prediction needs the row's group: decisions depend on it. Whether that is allowed in your
+  case is a legal question; nothing here is legal advice.
+"""
+LIMITS = """\
+- Accuracy, rates and gaps above were measured on the calibration rows. They apply to new rows that
+  come from the same population in the same way. If people, data or labels drift, they no longer
+  hold: measure again, and calibrate on fresh rows.
+- Without a stated confidence, a tolerance holds on new rows only about half the time, and less
+  often with more groups or settings.
+- Only the gap of the named criterion is controlled; gaps of other rates may be larger.
+- Labels are taken as given: if they are biased, so are these figures.
+"""
+
+
+def model_card(model: DialClassifier, *, sees_group: bool | None = None) -> str:
+    """Return the card of a fitted estimator, as Markdown.
+
+    Parameters
+    ----------
+    model : DialClassifier
+        Fitted; calibrated or not.
+    sees_group : bool, optional
+        Whether the scorer knows a row's group; None if that is unknown.
+
+    Examples
+    --------
+    >>> from sklearn.linear_model import LogisticRegression
+    >>> from fairdial import FairBayes
+    >>> from fairdial.datasets import make_gaussian
+    >>> from fairdial.io.card import model_card
+    >>> sample = make_gaussian(5000, random_state=0)
+    >>> dial = FairBayes(LogisticRegression(), per_group=True, random_state=0)
+    >>> dial = dial.fit(sample.X, sample.y, sensitive_features=sample.groups)
+    >>> print(model_card(dial).splitlines()[0])
+    # Model card: FairBayes, demographic parity
+    """
+    frontier: Frontier | None = getattr(model, "frontier_", None)
+    criterion = (
+        find_criterion(model.criterion).name if frontier is None else frontier.criterion.name
+    )
+    parts = [f"# Model card: {type(model).__name__}, {criterion.replace('_', ' ')}"]
+    parts += [
+        f"## What it decides\n\n{_decides(model, sees_group)}",
+        f"## Training\n\n{_training(model)}",
+    ]
+    if frontier is None:
+        parts += ["## Not calibrated\n\nCall `calibrate` with held-out rows before predicting."]
+    else:
+        parts += [
+            f"## Calibration rows\n\n{_rows(frontier, model.classes_[1])}",
+            f"## Criterion\n\n{_criterion(frontier)}",
+            f"## Operating points\n\n{_operating_points(frontier)}",
+            f"## Gaps on new rows\n\n{_certified_gaps(frontier)}",
+        ]
+    one = frontier is not None and len(frontier.groups) == 1
+    limits = LIMITS if one else GROUPS_NEEDED + LIMITS
+    parts += [f"## Limits\n\n{limits.strip()}", f"## How to load it\n\n{_loading(model)}"]
+    return "\n\n".join(parts) + "\n"
+
+
+def _decides(model: Any, sees_group: bool | None) -> str:
+    negative, positive = (_code(label) for label in model.classes_.tolist())
+    method = method_of(type(model))
+    how = "" if method is None else f" It {method.decides.format(scorer=_scorer(model))}."
+    text = (
+        f"It gives each row one of two labels, {positive} (the positive one: the row is selected) "
+        f"or {negative}.{how} The default tolerance is {model.tolerance:g}; each prediction can "
+        "use another."
+    )
+    names, column = getattr(model, "feature_names_in_", None), model.sensitive_column
+    if names is not None:
+        text += f"\n\nFeatures: {', '.join(_code(name) for name in names)}."
+    if column is not None:
+        columns = column if isinstance(column, (list, tuple)) else [column]
+        names = ", ".join(_code(name) for name in columns)
+        text += f"\n\nGroup column: {names}. The scorer {SEES[sees_group]} it."
+    return text
+
+
+def _scorer(model: DialClassifier) -> str:
+    """Return a description of the scorer."""
+    if not isinstance(model, FairBayes):
+        estimators = getattr(model.scorer_, "estimators", [model.scorer_])
+        return _scorer_name(estimators[0])
+    names = [_scorer_name(part) for part in model._parts()]
+    name = names[0] if len(names) == 1 else f"the average of {', '.join(names)}"
+    if model.cv is not None:
+        return f"{name} (averaged over {model.cv} folds)"
+    return f"{name} (one for each group)" if model.per_group else name
+
+
+def _scorer_name(part: Any) -> str:
+    """Return "a network", a classifier's type, or the types of a pipeline's steps."""
+    if isinstance(part, Network):
+        return "a network with plain training"
+    if not isinstance(part, Pipeline):
+        return f"`{type(part).__name__}`"
+    steps = [f"`{type(step).__name__}`" for _, step in part.steps if hasattr(step, "fit")]
+    return f"a pipeline of {', '.join(steps)}"
+
+
+def _training(model: Any) -> str:
+    """Return the method, the number of training rows, and when training ended."""
+    training = getattr(model, "training_", None)
+    if training is None:
+        return "The scorer was trained elsewhere; when, and on how many rows, is unknown."
+    asked = "" if training["asked"] is None else f" (`--method {training['asked']}`)"
+    text = (
+        f"The scorer{asked} was trained on {training['rows']:,} rows; training ended "
+        f"{training['ended']} (UTC)."
+    )
+    if "missing_group" in training:
+        text += f" Rows without a group belong to {_code(training['missing_group'])}."
+    if "chosen" in training:
+        why = escape(training["why"], quote=False)
+        text += f"\n\nAutoDial chose {_code(training['chosen'])}. {why}"
+    return text
+
+
+def _rows(frontier: Frontier, positive: Any) -> str:
+    rows, eligible = frontier.counts, frontier.eligible
+    text = f"The model was calibrated on {int(rows.sum()):,} rows."
+    head = ["group", "rows", "rows eligible for the criterion"]
+    lines = [
+        [_cell(group), f"{int(rows[:, a].sum()):,}", f"{int(eligible[a]):,}"]
+        for a, group in enumerate(frontier.groups)
+    ]
+    if len(rows) == 2:
+        head.append(f"share with label {_cell(positive)}")
+        for a, line in enumerate(lines):
+            line.append(f"{rows[1, a] / rows[:, a].sum():.4f}")
+    else:
+        text += " Their labels are unknown, so there is no accuracy."
+    return f"{text}\n\n{_table(head, lines)}"
+
+
+def _criterion(frontier: Frontier) -> str:
+    return (
+        f"{frontier.criterion.description} The gap is the difference between the highest and "
+        "the lowest of these rates; the tolerance is the largest allowed gap."
+    )
+
+
+def _operating_points(frontier: Frontier) -> str:
+    """Return a table of operating points on the calibration rows."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", InfeasibleToleranceWarning)
+        points = [frontier.at(tolerance) for tolerance in (*TOLERANCES, UNCONSTRAINED)]
+    head = ["tolerance", "accuracy", "gap", *(f"selected: {_cell(g)}" for g in frontier.groups)]
+    lines = []
+    for point in points:
+        unconstrained = point.tolerance == UNCONSTRAINED
+        tolerance = "unconstrained" if unconstrained else f"{point.tolerance:.2f}"
+        accuracy = "unknown" if point.accuracy is None else f"{point.accuracy:.4f}"
+        gap = f"{point.gap:.4f}" if point.feasible else f"{point.gap:.2g} (not reached)"
+        lines.append([tolerance, accuracy, gap, *(f"{rate:.4f}" for rate in point.selection_rate)])
+    kind = "setting" if frontier.is_family else "operating point"
+    kind += "" if len(frontier) == 1 else "s"
+    text = f"Measured on the calibration rows. There are {len(frontier):,} {kind} in all."
+    constant = constant_decision(points)
+    if constant is not None:
+        text += f" **It selects {constant} of these rows at every tolerance below.**"
+    if not all(point.feasible for point in points):
+        text += " Not reached: no gap is within the tolerance, and the smallest one is used."
+    return f"{text}\n\n{_table(head, lines)}"
+
+
+def constant_decision(points: Sequence[Point]) -> str | None:
+    """Return "none" or "all" if every operating point selects no row, or every row; else None."""
+    shares = {point.selected.sum() / point.counts.sum() for point in points}
+    return {(0.0,): "none", (1.0,): "all"}.get(tuple(shares))
+
+
+def _certified_gaps(frontier: Frontier) -> str:
+    """Return what can be certified for new rows, or what that would need."""
+    if len(frontier.groups) == 1:
+        return "There is only one group, so there is no gap."
+    try:
+        margin = frontier.margin(CONFIDENCE)
+    except CannotCertifyError as error:
+        return f"Nothing can be certified: {error}"
+    text = (
+        f"These bounds hold with {CONFIDENCE:.0%} confidence over the draw of the calibration "
+        "rows, for new rows from the same population. "
+    )
+    if frontier.needs_declared_tolerance:
+        text += "Each line holds for a tolerance that was chosen before looking at these rows. "
+    else:
+        text += "All lines hold at once. "
+    kind = "every predefined setting" if frontier.is_family else "every operating point"
+    text += f"For {kind} at once, gaps are at most {margin:.4f} above those measured."
+    lines = [_certified_gap(frontier, tolerance) for tolerance in TOLERANCES]
+    return f"{text}\n\n{_table(['tolerance', 'gap on new rows', 'accuracy'], lines)}"
+
+
+def _certified_gap(frontier: Frontier, tolerance: float) -> list[str]:
+    try:
+        point: Point = frontier.at(tolerance, confidence=CONFIDENCE)
+    except CannotCertifyError as error:
+        least, rows = error.smallest_tolerance, error.rows_needed
+        smallest = "" if least is None else f" (smallest: {least:.4f})"
+        needed = "no sample size is enough" if rows is None else f"needs about {rows:,} rows"
+        return [f"{tolerance:.2f}", f"not certified{smallest}; {needed}", ""]
+    accuracy = "unknown" if point.accuracy is None else f"{point.accuracy:.4f}"
+    return [f"{tolerance:.2f}", f"at most {point.certified_gap:.4f}", accuracy]
+
+
+def _prediction(model: Any) -> str:
+    """Return the call of predict, with the columns that X must have."""
+    column = model.sensitive_column
+    names = [] if column is None else column if isinstance(column, (list, tuple)) else [column]
+    groups = "" if names else "sensitive_features=groups, "
+    if not hasattr(model, "feature_names_in_"):
+        return f"model.predict(X, {groups}tolerance=0.05)"
+    listed = "".join(f", {' '.join(repr(name).split())}" for name in names)
+    return (
+        f"columns = [*model.feature_names_in_{listed}]; "
+        f"model.predict(X[columns], {groups}tolerance=0.05)"
+    )
+
+
+def _loading(model: Any) -> str:
+    own = _has_own_trunk(model)
+    call = f'fairdial.load("this folder"{", trunk=make_trunk" if own else ""})'
+    text = f"```python\nimport fairdial\n\nmodel = {call}\n```"
+    if own:
+        text += "\n\nThe trunk is your own module: its weights are here, its code is not."
+    text += f"\n\nThen `{_prediction(model)}`."
+    if hasattr(model, "feature_names_in_"):
+        text += " `X` may have other columns, in any order; `columns` lists those that are needed."
+    if hasattr(model, "estimator_"):
+        text += (
+            " If an error names types that are not on the library's list, `trusted=[...]` allows "
+            "them."
+        )
+    return text
+
+
+def _has_own_trunk(model: Any) -> bool:
+    nets = [model.net_] if hasattr(model, "net_") else getattr(model, "nets_", [])
+    modules = [getattr(net.trunk, "nets", None) for net in nets[:1]]
+    return any(
+        stack is not None and not type(stack[0]).__module__.startswith("fairdial.")
+        for stack in modules
+    )
+
+
+# ---- Markdown ----------------------------------------------------------------------------------
+
+
+def _table(head: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
+    rows = [head, ["---"] * len(head), *lines]
+    return "\n".join(f"| {' | '.join(row)} |" for row in rows)
+
+
+def _cell(value: Hashable) -> str:
+    """Return a name as a table cell."""
+    return " ".join(str(value).split()).replace("|", "\\|")
+
+
+def _code(value: Any) -> str:
+    """Return a name as code; text is in quotes."""
+    return f"`{' '.join(repr(value).split())}`".replace("|", "\\|")

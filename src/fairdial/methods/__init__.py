@@ -1,1 +1,0 @@
-"""One method a file: scorers and frontiers behind scikit-learn's interface."""

@@ -1,0 +1,1 @@
+"""The paper's comparison methods, presets and features."""

@@ -1,0 +1,215 @@
+"""What the server answers: the models of the OpenAPI document, and points as JSON."""
+
+from __future__ import annotations
+
+import math
+from typing import Literal
+
+from pydantic import BaseModel, Field
+
+from fairdial.core.point import Point
+
+Extended = float | Literal["Infinity", "-Infinity"]
+"""A number, or the name of an infinite one, which JSON can't express."""
+Label = str | int | float | bool
+
+
+class Problem(BaseModel):
+    """What went wrong, without repeating anything that was sent."""
+
+    detail: str
+    request: str = Field(description="Id of the request, also in the header X-Request-Id.")
+
+
+class Health(BaseModel):
+    """The server is up."""
+
+    status: Literal["ok"]
+
+
+class Decision(BaseModel):
+    """The decision on one row."""
+
+    decision: Label = Field(description="The predicted label.")
+    margin: Extended = Field(
+        description="How far the row is above the threshold of its group; positive rows are "
+        "selected."
+    )
+    tolerance: float = Field(description="The tolerance used for this row.")
+
+
+class Position(BaseModel):
+    """The operating point at a tolerance."""
+
+    tolerance: float
+    setting: Extended
+    gap: float = Field(description="The gap on the calibration rows.")
+    feasible: bool = Field(description="Whether that gap is within the tolerance.")
+    certified_gap: float | None = Field(
+        description="Upper bound of the gap on new rows at the confidence. At the dial's own "
+        "tolerance the bound holds for that tolerance alone; at others it holds for all "
+        "tolerances at once."
+    )
+    thresholds: dict[str, Extended] | None = Field(
+        description="Logit threshold by group; null for a family of models."
+    )
+
+
+class PredictAnswer(BaseModel):
+    """Decisions, and everything they depend on."""
+
+    rows: list[Decision]
+    positions: list[Position] = Field(description="One operating point per distinct tolerance.")
+    confidence: float | None
+    version: int = Field(description="Version of the dial.")
+    model: str = Field(description="Hash of the model.")
+
+
+class DialAnswer(Position):
+    """The dial as it is now."""
+
+    groups: list[str] = Field(description="Group names, in the order of `selected`.")
+
+    confidence: float | None
+    version: int
+    writable: bool
+    reason: str
+    who: str
+    time: str | None
+    selected: list[list[int]] = Field(
+        description="Number of calibration rows selected, by label (negative first) and group."
+    )
+    least_confidence: float | None = Field(
+        description="The lowest confidence that the server accepts for a change."
+    )
+    model: str
+
+
+class DialPlace(BaseModel):
+    """A tolerance with its confidence."""
+
+    tolerance: float
+    confidence: float | None
+
+
+class AuditEntry(BaseModel):
+    """A change to the dial."""
+
+    version: int
+    time: str
+    who: str
+    old: DialPlace | None
+    new: DialPlace
+    reason: str
+    model: str
+    gap: float | None = Field(description="The gap on the calibration rows after the change.")
+    feasible: bool | None = Field(description="Whether that gap is within the new tolerance.")
+    hash: str = Field(description="SHA-256 of this entry and of the hash before it.")
+
+
+class AuditAnswer(BaseModel):
+    """Changes to the dial, newest first."""
+
+    entries: list[AuditEntry]
+    altered: int | None = Field(
+        description="Version of the first entry that doesn't match its hash; null if all match."
+    )
+
+
+class LookAnswer(BaseModel):
+    """A test of a group's scores for drift."""
+
+    distance: float = Field(
+        description="Largest difference between the distributions of observed and calibration "
+        "scores."
+    )
+    bound: float = Field(description="The largest distance that chance explains.")
+
+
+class ObservedGroup(BaseModel):
+    """The observations of one group."""
+
+    group: str
+    rows: int
+    rows_at_dial: int = Field(description="Rows since the dial last changed.")
+    selected: int = Field(description="How many of those were selected.")
+    rate: float | None
+    low: float
+    high: float
+    look: LookAnswer | None
+    drift: bool
+
+
+class ObservedGap(BaseModel):
+    """The gap between selection rates, with its confidence interval."""
+
+    gap: float
+    low: float
+    high: float
+    confidence: float
+
+
+class Drift(BaseModel):
+    """Whether the scores have changed since calibration."""
+
+    warning: bool
+    false_alarms: float = Field(
+        description="Probability of a warning at any time if nothing has changed."
+    )
+
+
+class Proposal(BaseModel):
+    """Thresholds from the observed scores, at the same tolerance and confidence."""
+
+    tolerance: float
+    gap: float
+    feasible: bool
+    confidence: float | None = Field(description="The dial's confidence.")
+    certified_gap: float | None = Field(
+        description="Upper bound of the gap on new rows at the confidence."
+    )
+    thresholds: dict[str, Extended]
+
+
+class ObserveAnswer(BaseModel):
+    """The observations since counting began."""
+
+    since: str
+    groups: list[ObservedGroup]
+    gap: ObservedGap | None
+    drift: Drift | None
+    proposal: Proposal | None
+    notes: list[str] = Field(description="What is missing, and why.")
+    tolerance: float
+    confidence: float | None
+    version: int
+    model: str
+
+
+# ---- JSON --------------------------------------------------------------------------------------
+
+
+def point_data(point: Point, *, is_family: bool) -> dict[str, object]:
+    """Return an operating point as the fields of :class:`Position`."""
+    names = map(str, point.groups)
+    thresholds = map(extended, point.thresholds.tolist())
+    return {
+        "tolerance": point.tolerance,
+        "setting": extended(point.setting),
+        "gap": point.gap,
+        "feasible": point.feasible,
+        "certified_gap": point.certified_gap,
+        "thresholds": None if is_family else dict(zip(names, thresholds, strict=True)),
+    }
+
+
+def extended(value: float) -> float | str:
+    """Return a number, or its name if it is infinite."""
+    return value if math.isfinite(value) else ("Infinity" if value > 0 else "-Infinity")
+
+
+def number_json(value: float | None) -> str:
+    """Return a number as JSON text."""
+    if value is None:
+        return "null"
+    return repr(value) if math.isfinite(value) else f'"{extended(value)}"'

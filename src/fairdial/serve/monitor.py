@@ -1,0 +1,200 @@
+"""Monitoring of unlabeled rows: selection rates, their gap, drift, and proposed thresholds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+from prometheus_client.core import GaugeMetricFamily
+
+from fairdial._arrays import Codes, Counts, Floats, Mask
+from fairdial.core.certificates import gap_interval
+from fairdial.core.decide import select
+from fairdial.core.point import Point
+from fairdial.errors import CannotCertifyError
+from fairdial.serve import drift
+from fairdial.serve.answers import point_data
+from fairdial.serve.deciding import Decider, PointCache
+from fairdial.serve.observations import Observations, Observed
+from fairdial.serve.requests import ObservedRow, ObserveRequest, RefusedError
+
+FEWEST = 30  # observed rows of each group before thresholds are proposed
+
+
+class Monitor:
+    """What the observed rows say about a model.
+
+    Parameters
+    ----------
+    decider : Decider
+        The model.
+    observations : Observations
+        Where rows are counted.
+    """
+
+    def __init__(self, decider: Decider, observations: Observations) -> None:
+        self.decider, self.observations = decider, observations
+        self._calibration = drift.calibration_bins(decider.frontier)
+        self._needs_labels = decider.frontier.criterion.needs_labels
+
+    def add(self, request: ObserveRequest, point: Point, version: int) -> None:
+        """Count rows, selected at a point that is in effect since a version of the dial."""
+        if (request.scores is None) == (request.rows is None):
+            raise RefusedError(
+                422, "the request must have either `scores` (and `groups`) or `rows`."
+            )
+        scores: Floats | None
+        if request.scores is not None:
+            codes, scores = self._from_scores(request.scores, request.groups)
+            selected = select(scores, point.thresholds[codes])
+        else:
+            assert request.rows is not None
+            if request.groups is not None:
+                raise RefusedError(422, "`groups` must be left out: each of `rows` has its group.")
+            codes, scores, selected = self._from_rows(request.rows, point)
+        n_groups = len(self.decider.groups)
+        self.observations.add(
+            np.bincount(codes, minlength=n_groups),
+            np.bincount(codes[selected], minlength=n_groups),
+            version,
+            None if scores is None else drift.bin_scores(scores, codes, n_groups),
+            None if self._calibration is None else self._look,
+        )
+
+    def _from_scores(
+        self, scores: Sequence[float], groups: Sequence[object] | None
+    ) -> tuple[Codes, Floats]:
+        if not self.decider.swept:
+            raise RefusedError(
+                422, "`scores` must be left out for a family of models; send `rows`."
+            )
+        if groups is None and len(self.decider.groups) > 1:
+            raise RefusedError(422, "`groups` must be given with `scores`, got nothing.")
+        names = [None] * len(scores) if groups is None else groups
+        if len(names) != len(scores):
+            raise RefusedError(422, "`scores` and `groups` must have the same length.")
+        return self.decider.codes(names), np.array(scores, np.float64)
+
+    def _from_rows(
+        self, rows: Sequence[ObservedRow], point: Point
+    ) -> tuple[Codes, Floats | None, Mask]:
+        features = [row.features for row in rows]
+        codes = self.decider.codes([row.group for row in rows], features)
+        table = self.decider.rows(features)
+        if self.decider.swept:
+            scores = self.decider.scores(table, codes)
+            return codes, scores, select(scores, point.thresholds[codes])
+        places = np.zeros(len(codes), np.intp)
+        return codes, None, select(self.decider.margins(table, codes, [point], places), 0.0)
+
+    def _look(self, group: int, bins: Counts) -> drift.Look:
+        assert self._calibration is not None
+        return drift.look(bins, self._calibration[group], len(self.decider.groups))
+
+    def report(self, tolerance: float, confidence: float | None, version: int) -> dict[str, object]:
+        """Return the observations as JSON data, with notes on what is missing and why."""
+        found = self.observations.read(version)
+        low, high = drift.rate_intervals(found.selected, found.current, drift.LEVEL)
+        notes: list[str] = []
+        return {
+            "since": found.since,
+            "groups": [
+                {
+                    "group": name,
+                    "rows": int(found.rows[a]),
+                    "rows_at_dial": int(found.current[a]),
+                    "selected": int(found.selected[a]),
+                    "rate": float(found.selected[a] / found.current[a])
+                    if found.current[a]
+                    else None,
+                    "low": float(low[a]),
+                    "high": float(high[a]),
+                    "look": _look_data(found.looks[a]),
+                    "drift": bool(found.drift[a]),
+                }
+                for a, name in enumerate(self.decider.groups)
+            ],
+            "gap": self._gap(found, notes),
+            "drift": self._drift(found, notes),
+            "proposal": self._proposal(found, tolerance, confidence, notes),
+            "notes": notes,
+        }
+
+    def _gap(self, found: Observed, notes: list[str]) -> dict[str, float] | None:
+        if self._needs_labels:
+            name = self.decider.frontier.criterion.name
+            notes.append(f"the gap of {name} can't be computed without labels")
+            return None
+        if len(found.rows) == 1:
+            notes.append("there is no gap with only one group")
+            return None
+        if not found.current.all():
+            notes.append("the gap needs rows of every group since the dial last changed")
+            return None
+        rates = found.selected / found.current
+        low, high = gap_interval(found.selected.tolist(), found.current.tolist(), drift.LEVEL)
+        gap = float(rates.max() - rates.min())
+        return {"gap": gap, "low": low, "high": high, "confidence": drift.LEVEL}
+
+    def _drift(self, found: Observed, notes: list[str]) -> dict[str, object] | None:
+        if self._calibration is None:
+            notes.append(
+                "drift can't be detected: the model doesn't store the scores of its calibration "
+                "rows, or they were cross-fitted"
+                if self.decider.swept
+                else "drift can't be detected for a family of models, which has no single score"
+            )
+            return None
+        return {"warning": bool(found.drift.any()), "false_alarms": drift.FALSE_ALARMS}
+
+    def _proposal(
+        self, found: Observed, tolerance: float, confidence: float | None, notes: list[str]
+    ) -> dict[str, object] | None:
+        if not self.decider.swept:
+            notes.append("no thresholds are proposed for a family of models, which has none")
+            return None
+        if self._needs_labels:
+            notes.append("thresholds can't be proposed without labels")
+            return None
+        if found.rows.min() < FEWEST:
+            notes.append(f"thresholds are proposed once every group has {FEWEST} rows")
+            return None
+        frontier = drift.redial(
+            self.observations.bins(), self.decider.frontier.criterion, self.decider.groups
+        )
+        try:
+            point = PointCache(frontier).at(tolerance, confidence)
+        except CannotCertifyError as error:
+            needed = error.rows_needed
+            more = "" if needed is None else f"; that needs about {needed:,} rows"
+            notes.append(f"the observed rows can't certify thresholds at the confidence{more}")
+            return None
+        proposal = point_data(point, is_family=False)
+        del proposal["setting"]  # it belongs to another frontier than the model's
+        return {**proposal, "confidence": confidence}
+
+    def gauges(self, version: int) -> Iterator[GaugeMetricFamily]:
+        """Yield the metrics of the observations."""
+        found = self.observations.read(version)
+        rows = GaugeMetricFamily("fairdial_observed_rows", "Observed rows.", labels=["group"])
+        for group, count in zip(self.decider.groups, found.rows.tolist(), strict=True):
+            rows.add_metric([group], count)
+        yield rows
+        gap = self._gap(found, [])
+        if gap is not None:
+            for name, text, value in (
+                ("fairdial_observed_gap", "Observed gap.", gap["gap"]),
+                ("fairdial_observed_gap_low", "Its lower bound.", gap["low"]),
+                ("fairdial_observed_gap_high", "Its upper bound.", gap["high"]),
+            ):
+                yield GaugeMetricFamily(name, text, value=value)
+        if self._calibration is not None:
+            yield GaugeMetricFamily(
+                "fairdial_drift_warning",
+                "Whether scores have changed since calibration.",
+                value=float(found.drift.any()),
+            )
+
+
+def _look_data(look: drift.Look | None) -> dict[str, float] | None:
+    return None if look is None else {"distance": look.distance, "bound": look.bound}

@@ -1,0 +1,120 @@
+"""Columns of numbers in the page's document: histograms of scores, and packing to short text."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from fairdial._arrays import Counts, Floats
+from fairdial.core.group_scores import GroupScores
+
+BINS = 60
+TAIL = 0.002  # share of the rows on either side that may lie beyond the edges
+PAYLOAD = 7  # bits of a number in each byte; the eighth says whether more bytes follow
+
+
+def pack_floats(values: ArrayLike) -> str:
+    """Return doubles in base64, little-endian.
+
+    Examples
+    --------
+    >>> from fairdial.serve.page_columns import pack_floats
+    >>> pack_floats([0.5])
+    'AAAAAAAA4D8='
+    """
+    return _base64(np.asarray(values, "<f8").tobytes())
+
+
+def pack_ints(values: ArrayLike) -> str:
+    """Return integers, (n,) or (n, columns), as the changes down each column, in base64.
+
+    Neighboring points of a dial differ by a row or two, so most changes take one byte. They are
+    zigzag coded (0, -1, 1, -2, ... as 0, 1, 2, 3, ...), lowest seven bits first.
+
+    Examples
+    --------
+    >>> import base64
+    >>> from fairdial.serve.page_columns import pack_ints
+    >>> list(base64.b64decode(pack_ints([300, 301, 300])))  # 600, 2, 1
+    [216, 4, 2, 1]
+    """
+    table = np.asarray(values, np.int64)
+    table = table.reshape(len(table), -1)
+    changes = np.diff(table, axis=0, prepend=np.zeros((1, table.shape[1]), np.int64))
+    return _base64(_varints(changes.T.reshape(-1)).tobytes())
+
+
+def _varints(values: NDArray[np.int64]) -> NDArray[np.uint8]:
+    """Return integers of either sign, each in as few bytes as it needs."""
+    zigzag = ((values << 1) ^ (values >> 63)).view(np.uint64)
+    sizes, rest = np.ones(len(zigzag), np.intp), zigzag >> np.uint64(PAYLOAD)
+    while rest.any():
+        sizes += rest > 0
+        rest = rest >> np.uint64(PAYLOAD)
+    starts = np.cumsum(sizes) - sizes
+    data = np.zeros(int(sizes.sum()), np.uint8)
+    for i in range(int(sizes.max(initial=0))):
+        longer = np.flatnonzero(sizes > i)
+        bits = (zigzag[longer] >> np.uint64(PAYLOAD * i)) & np.uint64(0x7F)
+        data[starts[longer] + i] = bits | (np.uint64(0x80) * (sizes[longer] > i + 1))
+    return data
+
+
+def _base64(data: bytes) -> str:
+    return base64.b64encode(data).decode("ascii")
+
+
+def histogram(group_scores: Sequence[GroupScores]) -> tuple[Floats, Counts]:
+    """Return bin edges, and the number of rows by group, label and bin, (K, L, bins).
+
+    Bins are equally wide and closed above, and 0 is an edge. Rows beyond the edges count in the
+    outermost bins. Scores that are only known up to an interval count at its center.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fairdial.core.group_scores import sort_scores
+    >>> from fairdial.serve.page_columns import histogram
+    >>> scores = sort_scores(np.array([-1.0, 0.5, 2.0]), np.array([0, 0, 1]), None, 2)
+    >>> edges, counts = histogram(scores)
+    >>> counts.sum(axis=2).tolist()
+    [[2], [1]]
+    """
+    centers = [_centers(group) for group in group_scores]
+    edges = _edges(centers, [group.counts.sum(axis=0) for group in group_scores])
+    counts = [
+        _count(edges, center, group.counts)
+        for center, group in zip(centers, group_scores, strict=True)
+    ]
+    return edges, np.stack(counts)
+
+
+def _centers(group: GroupScores) -> Floats:
+    """Return the center of each distinct score, (m,); infinite ones are clipped."""
+    most = np.finfo(np.float64).max / 4
+    lower, upper = np.clip(group.lower, -most, most), np.clip(group.upper, -most, most)
+    return np.asarray(lower + (upper - lower) / 2)
+
+
+def _edges(centers: Sequence[Floats], rows: Sequence[Counts]) -> Floats:
+    """Return evenly spaced edges, 0 among them, over all but the tails."""
+    values, weights = np.concatenate(centers), np.concatenate(rows)
+    order = np.argsort(values)
+    share = np.cumsum(weights[order]) / weights.sum()
+    places = np.searchsorted(share, [TAIL, 1.0 - TAIL])
+    low, high = values[order][np.minimum(places, len(order) - 1)].tolist()
+    low, high = min(low, 0.0), max(high, 0.0)
+    width = (high - low) / BINS or 1.0 / BINS
+    first, last = np.floor(low / width), np.ceil(high / width)
+    return np.arange(min(first, -1.0), max(last, 1.0) + 1) * width
+
+
+def _count(edges: Floats, values: Floats, counts: Counts) -> Counts:
+    """Return the number of rows in each bin, (L, bins)."""
+    place = np.clip(np.searchsorted(edges, values, side="left") - 1, 0, len(edges) - 2)
+    return np.stack(
+        [np.bincount(place, line, minlength=len(edges) - 1).astype(np.int64) for line in counts]
+    )
