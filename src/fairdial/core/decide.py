@@ -4,7 +4,17 @@ from __future__ import annotations
 
 import numpy as np
 
-from fairdial._arrays import Codes, Counts, Floats, Indices, Mask, Scores
+from fairdial._arrays import (
+    Codes,
+    Counts,
+    Floats,
+    Indices,
+    Kinds,
+    Mask,
+    Scores,
+    Weights,
+    exact_weights,
+)
 from fairdial._validation import raise_nan
 
 CHUNK = 1 << 15  # rows whose intermediate results stay in the cache
@@ -75,27 +85,70 @@ def group_accuracy(selected: Counts, counts: Counts) -> Floats:
     return np.asarray(correct / counts.sum(axis=0))
 
 
-def count_rows(codes: Codes, positive: Mask | None, n_groups: int) -> Counts:
-    """Return the number of rows by label and group, (L, K); L is 1 without labels."""
-    n_labels = 1 if positive is None else 2
-    counts = np.bincount(_cells(codes, positive, n_groups), minlength=n_labels * n_groups)
-    return counts.reshape(n_labels, n_groups).astype(np.int64, copy=False)
+def by_label(counts: Counts, n_labels: int) -> Counts:
+    """Return counts by label, (..., L, K), from those by kind, (..., C, K): sums over strata.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fairdial.core.decide import by_label
+    >>> by_label(np.array([[1], [2], [30], [40]]), 2).tolist()
+    [[31], [42]]
+    """
+    if counts.shape[-2] == n_labels:
+        return counts
+    *leading, n_kinds, n_groups = counts.shape
+    shape = (*leading, n_kinds // n_labels, n_labels, n_groups)
+    return np.asarray(counts.reshape(shape).sum(axis=-3))
 
 
-def count_selected(margins: Scores, codes: Codes, positive: Mask | None, n_groups: int) -> Counts:
-    """Return how many rows each of S settings selects, (S, L, K), from margins (S, n)."""
-    n_labels = 1 if positive is None else 2
-    cells = 2 * _cells(codes, positive, n_groups)  # even: not selected, odd: selected
-    counts = np.empty((len(margins), n_labels, n_groups), np.int64)
-    for line, count in zip(margins, counts, strict=True):
-        found = np.bincount(cells + select(line, 0.0), minlength=2 * count.size)
-        count[:] = found[1::2].reshape(count.shape)
-    return counts
+def count_kinds(kinds: Kinds | None) -> int:
+    """Return the number of kinds where it isn't given: kinds are labels, or there is one."""
+    return 1 if kinds is None else 2
 
 
-def _cells(codes: Codes, positive: Mask | None, n_groups: int) -> Indices:
-    """Return label and group of each row in one number, (n,)."""
+def count_rows(
+    codes: Codes,
+    kinds: Kinds | None,
+    n_groups: int,
+    n_kinds: int | None = None,
+    weights: Weights | None = None,
+) -> Counts:
+    """Return the number of rows, or the sum of their weights, by kind and group, (C, K)."""
+    n_kinds = count_kinds(kinds) if n_kinds is None else n_kinds
+    weights = None if weights is None else exact_weights(weights)
+    cells = _cells(codes, kinds, n_groups)
+    return sum_by_cell(cells, n_kinds * n_groups, weights).reshape(n_kinds, n_groups)
+
+
+def count_selected(
+    margins: Scores,
+    codes: Codes,
+    kinds: Kinds | None,
+    n_groups: int,
+    n_kinds: int | None = None,
+    weights: Weights | None = None,
+) -> Counts:
+    """Return how many rows each of S settings selects, (S, C, K), from margins (S, n)."""
+    n_kinds = count_kinds(kinds) if n_kinds is None else n_kinds
+    weights = None if weights is None else exact_weights(weights)
+    cells = 2 * _cells(codes, kinds, n_groups)  # even: not selected, odd: selected
+    size = 2 * n_kinds * n_groups
+    found = [sum_by_cell(cells + select(line, 0.0), size, weights)[1::2] for line in margins]
+    return np.stack(found).reshape(len(margins), n_kinds, n_groups)
+
+
+def sum_by_cell(cells: Codes, n_cells: int, weights: Weights | None) -> Counts:
+    """Return the number of rows in each cell, or the sum of their exact weights."""
+    sums = np.bincount(cells, weights, n_cells)
+    if weights is not None and weights.dtype.kind == "f":
+        return sums
+    return sums.astype(np.int64, copy=False)
+
+
+def _cells(codes: Codes, kinds: Kinds | None, n_groups: int) -> Indices:
+    """Return kind and group of each row in one number, (n,)."""
     cells = codes.astype(np.intp)
-    if positive is not None:
-        cells += n_groups * positive.astype(np.intp)
+    if kinds is not None:
+        cells += n_groups * kinds.astype(np.intp)
     return cells

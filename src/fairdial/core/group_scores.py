@@ -1,4 +1,7 @@
-"""The scores of each group, sorted in descending order, with cumulative counts by label.
+"""The scores of each group, sorted in descending order, with cumulative counts by kind.
+
+The rows of a group are divided into *kinds*: by label, and by stratum if there are strata. Kind
+``stratum * n_labels + label`` is the label's kind in the stratum. Rows count with their weights.
 
 A group's scores are a sequence of *steps*, each a distinct score or a bin of scores. What a
 threshold between two steps selects depends only on its *rank*, the number of steps above it.
@@ -15,8 +18,20 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fairdial._arrays import Codes, Counts, Floats, Indices, Mask, Scores
+from fairdial._arrays import (
+    Codes,
+    Counts,
+    Floats,
+    Indices,
+    Kinds,
+    Mask,
+    Scores,
+    Weights,
+    exact_weights,
+    summable_unit,
+)
 from fairdial._validation import raise_nan
+from fairdial.core.decide import count_kinds, sum_by_cell
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,32 +42,34 @@ class GroupScores:
     ----------
     lower, upper : (m,) float64
         Smallest and largest score of each step; the same array if every step is one score.
-    selected : (L, m + 1) int64
-        Rows above the threshold at each rank, by label; L is 1 without labels.
+    selected : (C, m + 1) int64 or float64
+        Rows above the threshold at each rank, by kind: the sum of their weights. It is int64 unless
+        some weights aren't whole numbers.
+    gain : (m + 1,) float64, optional
+        Total utility of the selected rows at each rank, if rows have one.
     """
 
     lower: Floats
     upper: Floats
     selected: Counts
+    gain: Floats | None = None
 
     @classmethod
     def from_counts(cls, lower: Floats, upper: Floats, counts: Counts) -> GroupScores:
-        """Make group scores from the rows of each step by label, (L, m)."""
-        selected = np.zeros((len(counts), len(lower) + 1), np.int64)
-        np.cumsum(counts, axis=1, out=selected[:, 1:])
-        return cls(lower, upper, selected)
+        """Make group scores from the rows of each step by kind, (C, m)."""
+        return cls(lower, upper, _cumulative(counts))
 
     def __len__(self) -> int:
         return len(self.lower)
 
     @property
     def counts(self) -> Counts:
-        """(L, m) rows of each step by label."""
+        """(C, m) rows of each step by kind."""
         return np.diff(self.selected, axis=1)
 
     @property
     def totals(self) -> Counts:
-        """(L,) rows by label."""
+        """(C,) rows by kind."""
         return self.selected[:, -1]
 
     @cached_property
@@ -90,21 +107,110 @@ class GroupScores:
         cuts = np.unique(np.concatenate((cuts, edges)))
         cuts = cuts[cuts < len(self)]
         ends = np.append(cuts[1:], len(self))
-        selected = self.selected[:, np.append(cuts, len(self))]
-        return GroupScores(self.lower[ends - 1], self.upper[cuts], selected)
+        ranks = np.append(cuts, len(self))
+        gain = None if self.gain is None else self.gain[ranks]
+        return GroupScores(self.lower[ends - 1], self.upper[cuts], self.selected[:, ranks], gain)
+
+
+def _cumulative(values: Counts) -> Counts:
+    """Return the running sums along the last axis, beginning with 0."""
+    sums = np.zeros((*values.shape[:-1], values.shape[-1] + 1), values.dtype)
+    np.cumsum(values, axis=-1, out=sums[..., 1:])
+    return sums
 
 
 def total_counts(group_scores: Sequence[GroupScores]) -> Counts:
-    """Return the number of rows by label and group, (L, K)."""
+    """Return the number of rows by kind and group, (C, K)."""
     return np.stack([group.totals for group in group_scores], axis=1)
 
 
-def sort_group(scores: Sequence[Scores]) -> GroupScores:
-    """Return one group's distinct scores, from its scores by label."""
-    runs = [np.sort(run.astype(np.float64, copy=False)) for run in scores]
-    merged, labels = runs[0], None
+def sort_scores(
+    logits: Scores,
+    codes: Codes,
+    kinds: Kinds | None,
+    n_groups: int,
+    n_kinds: int | None = None,
+    weights: Weights | None = None,
+    utility: Floats | None = None,
+) -> list[GroupScores]:
+    """Return the distinct scores of every group; raise on NaN.
+
+    Parameters
+    ----------
+    logits : (n,) float
+        Scores.
+    codes : (n,) integer
+        Groups, 0 to ``n_groups - 1``.
+    kinds : (n,) bool or integer, optional
+        Kinds, 0 to ``n_kinds - 1``, such as the labels; by default, all rows are of one kind.
+    n_groups, n_kinds : int
+        Number of groups and kinds; by default 1 or, with ``kinds``, 2.
+    weights : (n,), optional
+        Positive weights; by default 1.
+    utility : (n,) float64, optional
+        Utility of selecting a row (once: it counts with the weight).
+    """
+    if np.isnan(logits.max()):
+        raise_nan(logits, "logits")
+    n_kinds = count_kinds(kinds) if n_kinds is None else n_kinds
+    if n_kinds <= 2 and weights is None and utility is None:
+        return [_merge(runs) for runs in _split(logits, codes, kinds, n_groups, n_kinds)]
+    weights = None if weights is None else exact_weights(weights)
+    gain = None if utility is None else _exact_gain(utility, weights)
+    order = np.argsort(codes.astype(np.min_scalar_type(n_groups)), kind="stable")  # radix sort
+    ends = np.cumsum(np.bincount(codes, minlength=n_groups))[:-1]
+    return [
+        sort_group(
+            logits.take(rows),
+            None if kinds is None else kinds.take(rows),
+            n_kinds,
+            None if weights is None else weights.take(rows),
+            None if gain is None else gain.take(rows),
+        )
+        for rows in np.split(order, ends)
+    ]
+
+
+def sort_group(
+    scores: Scores,
+    kinds: Kinds | None,
+    n_kinds: int,
+    weights: Weights | None = None,
+    gain: Floats | None = None,
+) -> GroupScores:
+    """Return one group's distinct scores, from its rows; ``gain`` is what selecting each adds."""
+    order = np.argsort(scores)[::-1]
+    ordered: Floats = scores.take(order).astype(np.float64, copy=False)
+    starts = np.ones(len(ordered), np.bool_)
+    np.not_equal(ordered[1:], ordered[:-1], out=starts[1:])
+    values = ordered[starts] + 0.0  # -0.0 equals 0.0
+    steps = np.empty(len(ordered), np.intp)
+    steps[order] = np.cumsum(starts) - 1  # of each row
+    sums = None
+    if gain is not None:
+        sums = _cumulative(np.bincount(steps, gain, len(values)))
+    if kinds is not None:
+        steps += kinds.astype(np.intp) * len(values)
+    counts = sum_by_cell(steps, n_kinds * len(values), weights).reshape(n_kinds, len(values))
+    return GroupScores(values, values, _cumulative(counts), sums)
+
+
+def _exact_gain(utility: Floats, weights: Weights | None) -> Floats:
+    """Return weighted utilities whose sums are exact, as for repeated rows."""
+    total = np.abs(utility) if weights is None else np.abs(utility) * weights
+    unit = summable_unit(float(total.sum()))
+    if weights is None or weights.dtype.kind == "i":
+        rounded = np.rint(utility / unit) * unit
+        return np.asarray(rounded if weights is None else rounded * weights)
+    return np.asarray(np.rint(utility * weights / unit) * unit)
+
+
+def _merge(runs: Sequence[Scores]) -> GroupScores:
+    """Return one group's distinct scores, from its scores by label: one or two runs."""
+    ascending: list[Floats] = [np.sort(run.astype(np.float64, copy=False)) for run in runs]
+    merged, labels = ascending[0], None
     if len(runs) > 1:
-        merged = np.concatenate(runs)
+        merged = np.concatenate(ascending)
         order = np.argsort(merged, kind="stable")  # merges the sorted runs
         merged, labels = merged.take(order), order >= len(runs[0])
     merged += 0.0  # -0.0 equals 0.0
@@ -120,29 +226,19 @@ def sort_group(scores: Sequence[Scores]) -> GroupScores:
     return GroupScores(values, values, below[:, -1:] - below[:, ::-1])
 
 
-def sort_scores(
-    logits: Scores, codes: Codes, positive: Mask | None, n_groups: int
-) -> list[GroupScores]:
-    """Return the distinct scores of every group; raise on NaN."""
-    if np.isnan(logits.max()):
-        raise_nan(logits, "logits")
-    return [sort_group(runs) for runs in _split(logits, codes, positive, n_groups)]
-
-
 def _split(
-    logits: Scores, codes: Codes, positive: Mask | None, n_groups: int
+    logits: Scores, codes: Codes, kinds: Kinds | None, n_groups: int, n_kinds: int
 ) -> list[list[Scores]]:
-    """Return the scores by group and label."""
-    n_labels = 1 if positive is None else 2
-    n_cells = n_groups * n_labels
+    """Return the scores by group and kind."""
+    n_cells = n_groups * n_kinds
     cells = codes.astype(np.min_scalar_type(n_cells))
-    if positive is not None:
-        cells *= 2
-        cells += positive
+    if kinds is not None:
+        cells *= n_kinds
+        cells += kinds.astype(cells.dtype, copy=False)
     if n_cells <= 4:  # taking by position is faster than by mask
         runs = [logits.take(np.flatnonzero(cells == cell)) for cell in range(n_cells)]
     else:
         order = np.argsort(cells, kind="stable")  # radix sort
         sizes = np.bincount(cells, minlength=n_cells)
         runs = np.split(logits.take(order), np.cumsum(sizes)[:-1])
-    return [runs[i : i + n_labels] for i in range(0, n_cells, n_labels)]
+    return [runs[i : i + n_kinds] for i in range(0, n_cells, n_kinds)]

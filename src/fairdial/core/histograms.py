@@ -1,6 +1,6 @@
 """Scores in bins, and exact answers from the few bins on which they depend.
 
-Rows are counted by cell (a group and a label) and bin. A bin includes its upper edge. Edges are
+Rows are counted by cell (a group and a kind) and bin. A bin includes its upper edge. Edges are
 multiples of a power of two, and 0 is one of them, so finding a score's bin is exact in the score's
 own dtype, and so are counts at the edges. The first and the last bin extend to infinity. Counts of
 disjoint rows add up. If the rows can be read again, chosen bins can be opened into their distinct
@@ -15,9 +15,21 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fairdial._arrays import Codes, Counts, Dtype, Floats, Indices, Mask, Scores
+from fairdial._arrays import (
+    Codes,
+    Counts,
+    Dtype,
+    Floats,
+    Indices,
+    Kinds,
+    Mask,
+    Scores,
+    Weights,
+    exact_weights,
+)
 from fairdial._validation import raise_nan
 from fairdial.core.criteria import Criterion
+from fairdial.core.decide import count_kinds, sum_by_cell
 from fairdial.core.group_scores import GroupScores, sort_group
 from fairdial.core.threshold_path import ThresholdPath
 
@@ -80,7 +92,7 @@ class Grid:
         return True
 
     def group_scores(self, counts: Counts, dtype: Dtype) -> GroupScores:
-        """Return one group's non-empty bins, from its counts by label and bin, (L, size)."""
+        """Return one group's non-empty bins, from its counts by kind and bin, (C, size)."""
         bins = np.flatnonzero(counts.any(axis=0))
         edge = (bins + (1 - self.half)) / -self.scale  # this score is in the next bin
         lower = np.nextafter(edge.astype(dtype), np.inf).astype(np.float64)
@@ -88,7 +100,9 @@ class Grid:
         return GroupScores.from_counts(lower, self.upper(bins), counts[:, bins])
 
 
-def add_to_bins(counts: Counts, grid: Grid, scores: Scores, cells: Codes) -> bool:
+def add_to_bins(
+    counts: Counts, grid: Grid, scores: Scores, cells: Codes, weights: Weights | None = None
+) -> bool:
     """Add rows to contiguous counts by cell and bin, in place; return False on NaN."""
     flat = counts.reshape(-1)
     buffer = np.empty(min(CHUNK, len(scores)), np.intp)
@@ -97,7 +111,7 @@ def add_to_bins(counts: Counts, grid: Grid, scores: Scores, cells: Codes) -> boo
         keys = buffer[: len(chunk)]
         if not grid.write_keys(chunk, cells[start : start + CHUNK], keys):
             return False
-        np.add.at(flat, keys, 1)
+        np.add.at(flat, keys, 1 if weights is None else weights[start : start + CHUNK])
     return True
 
 
@@ -106,8 +120,8 @@ class Binned(ABC):
 
     Parameters
     ----------
-    counts : (K, L, 2^bits) int64
-        Rows by group, label (L is 1 without labels) and bin.
+    counts : (K, C, 2^bits) int64 or float64
+        Rows by group, kind and bin.
     dtype : dtype
         Dtype of the scores.
     """
@@ -135,29 +149,41 @@ class Binned(ABC):
 class Histogram(Binned):
     """Scores of rows in memory: binned in one pass, with another pass per :meth:`open_bins`.
 
-    Exact answers to a few tolerances are then cheaper than sorting all rows.
+    Exact answers to a few tolerances are then cheaper than sorting all rows. The parameters are
+    those of :func:`fairdial.core.group_scores.sort_scores`.
     """
 
-    def __init__(self, logits: Scores, codes: Codes, positive: Mask | None, n_groups: int) -> None:
-        grid, n_labels = Grid(BITS), 1 if positive is None else 2
-        size = n_groups * n_labels << BITS
+    def __init__(
+        self,
+        logits: Scores,
+        codes: Codes,
+        kinds: Kinds | None,
+        n_groups: int,
+        n_kinds: int | None = None,
+        weights: Weights | None = None,
+    ) -> None:
+        n_kinds = count_kinds(kinds) if n_kinds is None else n_kinds
+        grid, size = Grid(BITS), n_groups * n_kinds << BITS
         self._logits = logits
+        self._weights = None if weights is None else exact_weights(weights)
         self._keys: Codes = np.empty(len(logits), np.uint16 if size <= 1 << 16 else np.int32)
-        counts, counted = np.zeros(size, np.int64), 0
+        dtype = np.int64 if self._weights is None else self._weights.dtype
+        counts, counted = np.zeros(size, dtype), 0
         for start in range(0, len(logits), CHUNK):
             rows = slice(start, start + CHUNK)
             keys = self._keys[rows]
             cells = codes[rows].astype(keys.dtype)
-            if positive is not None:
-                cells <<= 1
-                cells |= positive[rows]
+            if kinds is not None:
+                cells *= n_kinds
+                cells += kinds[rows].astype(keys.dtype, copy=False)
             if not grid.write_keys(logits[rows], cells, keys):
                 raise_nan(logits, "logits")
             stop = start + len(keys)
             if stop - counted >= 4 * size or stop == len(logits):  # many more rows than bins
-                counts += np.bincount(self._keys[counted:stop], minlength=size)
+                own = None if self._weights is None else self._weights[counted:stop]
+                counts += sum_by_cell(self._keys[counted:stop], size, own)
                 counted = stop
-        super().__init__(counts.reshape(n_groups, n_labels, grid.size), logits.dtype)
+        super().__init__(counts.reshape(n_groups, n_kinds, grid.size), logits.dtype)
 
     def _distinct_scores(self, flags: Mask, groups: Sequence[int]) -> Iterable[GroupScores]:
         flagged = np.empty(len(self._keys), np.bool_)
@@ -169,10 +195,15 @@ class Histogram(Binned):
             np.take(flags, index[: len(keys)], out=out, mode="clip")
         rows = np.flatnonzero(flagged)
         logits, cells = self._logits.take(rows), self._keys.take(rows) >> self.grid.bits
-        n_labels = self.counts.shape[1]
+        weights = None if self._weights is None else self._weights.take(rows)
+        n_kinds = self.counts.shape[1]
+        of_group = cells // n_kinds
         for group in groups:
-            own = range(group * n_labels, (group + 1) * n_labels)
-            yield sort_group([logits.take(np.flatnonzero(cells == cell)) for cell in own])
+            own = np.flatnonzero(of_group == group)
+            kinds = cells.take(own) - group * n_kinds
+            yield sort_group(
+                logits.take(own), kinds, n_kinds, None if weights is None else weights.take(own)
+            )
 
 
 def _replace(scores: GroupScores, bins: Indices, distinct: GroupScores) -> GroupScores:

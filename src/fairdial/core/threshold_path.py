@@ -120,9 +120,9 @@ class ThresholdPath(OperatingPoints):
 
     Attributes
     ----------
-    counts : (L, K) int64
-        Rows by label and group.
-    eligible : (K,) int64
+    counts : (L, K) int64 or float64
+        Rows by label and group: the sums of their weights.
+    eligible : (K,) int64 or float64
         Eligible rows.
     n_groups : int
         Number of groups, K.
@@ -286,7 +286,7 @@ class ThresholdPath(OperatingPoints):
         """
         ranks = self._ranks(points)
         above, below = np.empty(ranks.shape), np.empty(ranks.shape)
-        selected = np.empty((len(points), len(self.counts), self.n_groups), np.int64)
+        selected = np.empty((len(points), *self.counts.shape), self.counts.dtype)
         with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
             targets = self._targets(points, ranks)
             for a, (scores, steps) in enumerate(zip(self.group_scores, self._steps, strict=True)):
