@@ -21,6 +21,7 @@ from numpy.typing import ArrayLike
 from fairdial._arrays import (
     Codes,
     Counts,
+    Dtype,
     Floats,
     Indices,
     Kinds,
@@ -242,3 +243,20 @@ def _split(
         sizes = np.bincount(cells, minlength=n_cells)
         runs = np.split(logits.take(order), np.cumsum(sizes)[:-1])
     return [runs[i : i + n_kinds] for i in range(0, n_cells, n_kinds)]
+
+
+def place_thresholds(targets: Floats, below: Floats, above: Floats, dtype: Dtype) -> Floats:
+    """Return numbers of ``dtype`` with ``below <= number < above``.
+
+    That is the target if it lies strictly inside, else (or if it is NaN) the middle. If no number lies strictly
+    between, it is ``below``: rows at the threshold aren't selected.
+    """
+    placed = targets if dtype == np.float64 else targets.astype(dtype).astype(np.float64)
+    inside = (placed > below) & (placed < above)
+    if inside.all():
+        return placed
+    high = np.where(np.isposinf(above), np.where(np.isneginf(below), 1.0, below + 2.0), above)
+    low = np.where(np.isneginf(below), high - 2.0, below)
+    middle = (low + (high - low) / 2).astype(dtype).astype(np.float64)
+    middle = np.where((middle > below) & (middle < above), middle, below)
+    return np.where(inside, placed, middle)

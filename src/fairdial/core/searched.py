@@ -73,9 +73,7 @@ class SearchedPoints(OperatingPoints):
             n = float(self.cells.sum())
             return [_gain(scores) / n for scores in self.group_scores]
         a1, a0, _, (b1, b0, _) = self._terms
-        return [
-            (a1 - price * b1) * true + (a0 - price * b0) * false for true, false in self._hits
-        ]
+        return [(a1 - price * b1) * true + (a0 - price * b0) * false for true, false in self._hits]
 
     @cached_property
     def _rates(self) -> list[tuple[list[Counts], list[Counts]]]:
@@ -166,7 +164,8 @@ class SearchedPoints(OperatingPoints):
 
         def attempt(least: int) -> Indices | None:
             within = None if total is None else Total(total.selected, total.most, exact(least))
-            found = searcher.search(bounds, total=within, lowest=lowest, highest=highest)
+            extra = {} if within is None else {"total": within}
+            found = searcher.search(bounds, lowest=lowest, highest=highest, **extra)
             return None if found is None else found.ranks
 
         if total is None or budget is None or not budget.exact:
@@ -301,11 +300,16 @@ class SearchedPoints(OperatingPoints):
     def thresholds(self, ranks: Indices) -> Floats:
         """Return thresholds that select these ranks, (s, K), strictly between scores if possible."""
         by_label = self.cells.reshape(-1, self.n_labels, len(self.group_scores)).sum(axis=(0, 2))
-        natural = self.problem.objective.threshold(*by_label.tolist()) if self.n_labels == 2 else 0.0
+        natural = (
+            self.problem.objective.threshold(*by_label.tolist()) if self.n_labels == 2 else 0.0
+        )
         targets = np.full(ranks.shape, np.nan if natural is None else natural)
         above, below = np.empty(ranks.shape), np.empty(ranks.shape)
         for a, scores in enumerate(self.group_scores):
-            above[:, a], below[:, a] = scores.above.take(ranks[:, a]), scores.below.take(ranks[:, a])
+            above[:, a], below[:, a] = (
+                scores.above.take(ranks[:, a]),
+                scores.below.take(ranks[:, a]),
+            )
         return place_thresholds(targets, below, above, self.dtype)
 
     @cached_property
