@@ -314,6 +314,14 @@ def encode_groups(values: object, name: str = "groups") -> tuple[Codes, tuple[Ha
     return rank[codes], names
 
 
+def encode_strata(control_features: object) -> tuple[Codes, tuple[Hashable, ...]]:
+    """Return the stratum codes 0..S-1 of rows, and the sorted names of the strata.
+
+    Several columns are encoded by their intersections, as in :func:`encode_groups`.
+    """
+    return encode_groups(control_features, "control_features")
+
+
 def match_groups(values: object, names: tuple[Hashable, ...], name: str = "groups") -> Codes:
     """Return the codes of rows whose groups are among ``names``; raise on other groups."""
     array = _as_column(values, name)

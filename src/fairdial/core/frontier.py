@@ -487,13 +487,14 @@ class Frontier:
         tolerances: ArrayLike | None = None,
         *,
         confidence: float = 0.95,
-        n_boot: int = 1000,
+        n_boot: int | None = None,
         random_state: int | None = None,
     ) -> pd.DataFrame:
         """Return a bootstrap band: how the frontier varies with the calibration rows.
 
         Rows are resampled within groups, as counts of 256 bins per group, so that the cost doesn't
-        grow with the rows. Each sample has its own path, on which the tolerances are set.
+        grow with the rows. Each of ``n_boot`` samples (by default 1,000, or 100 where each
+        tolerance is a search) has its own dial, on which the tolerances are set.
 
         Returns
         -------
@@ -509,8 +510,10 @@ class Frontier:
                 "band", "be called on a whole frontier", given="one with some of the points"
             )
         level = (1.0 - check_fraction(confidence, "confidence")) / 2
-        check_count(n_boot, "n_boot")
-        grid = np.linspace(0.0, self.gap[0], 50) if tolerances is None else tolerances
+        searched = isinstance(self.points, SearchedPoints)
+        n_boot = check_count(n_boot or (100 if searched else 1000), "n_boot")
+        size = 20 if searched else 50
+        grid = np.linspace(0.0, self.gap[0], size) if tolerances is None else tolerances
         checked = np.atleast_1d(check_tolerance(grid, "tolerances"))
         rng = np.random.default_rng(random_state)
         here = self.at(checked).accuracy
@@ -547,7 +550,7 @@ class Frontier:
         self._require_labels("plot")
         assert self.accuracy is not None
         grid = np.linspace(self.gap.min(), self.gap[0], 400)
-        shade = self.band(np.linspace(grid[0], grid[-1], 50), random_state=0) if band else None
+        shade = self.band(random_state=0) if band else None
         title = f"{self.criterion.name.replace('_', ' ')} gap"
         if self.is_family:
             points = np.flatnonzero(self.points.reachable)[::-1]

@@ -14,7 +14,7 @@ from functools import cached_property
 import numpy as np
 
 from fairdial._arrays import Counts, Dtype, Floats, Indices, Mask
-from fairdial.core.criteria import SPREADS, exact
+from fairdial.core.criteria import SPREADS, Criterion, exact
 from fairdial.core.group_scores import GroupScores, place_thresholds, total_counts
 from fairdial.core.lottery import Lottery, solve_lottery
 from fairdial.core.objectives import Terms, evaluate, true_and_false
@@ -51,6 +51,15 @@ class SearchedPoints(OperatingPoints):
         self.cells = total_counts(group_scores)
         self._answers: dict[float, Indices | None] = {}
         self._require_a_solution()
+
+    @property
+    def criterion(self) -> Criterion:
+        """The criterion."""
+        return self.problem.criterion
+
+    def rebuild(self, group_scores: Sequence[GroupScores]) -> SearchedPoints:
+        """Return the points of other scores of the same groups."""
+        return SearchedPoints(group_scores, self.problem, self.dtype, self.n_labels)
 
     # ---- the problem in numbers ----------------------------------------------------------------
 

@@ -348,6 +348,10 @@ class ThresholdPath(OperatingPoints):
         found, feasible[beyond] = self.searched.choose(tolerances[beyond])
         return table.overwrite(beyond, found), feasible
 
+    def rebuild(self, group_scores: Sequence[GroupScores]) -> ThresholdPath:
+        """Return the path of other scores of the same groups."""
+        return ThresholdPath(group_scores, self.criterion, self.dtype)
+
     @cached_property
     def searched(self) -> SearchedPoints:
         """The same scores, searched over all thresholds."""
