@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
-Counts = NDArray[Any]  # int64; float64 if rows have weights that aren't whole numbers
-Weights = NDArray[Any]  # of rows: int64, or float64 if they aren't whole numbers
+Counts = NDArray[np.int64 | np.float64]  # float64 if rows have weights that aren't whole numbers
+Weights = NDArray[np.int64 | np.float64]  # of rows; int64 if they are whole numbers
 Indices = NDArray[np.intp]
 Mask = NDArray[np.bool_]
 Codes = NDArray[np.integer[Any]]  # group codes, 0 to K - 1
@@ -22,12 +22,11 @@ Dtype = np.dtype[Any]
 EXACT = 2.0**53  # integers up to this are exact in float64
 
 
-def exact_weights(weights: Weights) -> Weights:
+def exact_weights(weights: NDArray[Any]) -> Weights:
     """Return weights whose sums are exact, and so don't depend on the order of the rows.
 
     Whole numbers become int64: a weight of 3 is the same as three rows. Other weights are rounded
-    to multiples of a power of two that is at most the total times 2^-51; positive ones stay
-    positive.
+    to multiples of a power of two, about 2^-52 of the total; positive ones stay positive.
 
     Examples
     --------

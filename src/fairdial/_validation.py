@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fairdial._arrays import Codes, Floats, Mask, Scores
+from fairdial._arrays import Codes, Floats, Mask, Scores, Weights, exact_weights
 from fairdial.errors import InvalidInputError, UnknownGroupError
 
 SIMILAR = 0.7  # least similarity of a suggested name
@@ -167,6 +167,47 @@ def check_labels(y: object, name: str = "y") -> Mask:
     return positive
 
 
+def check_weights(
+    sample_weight: object, n_rows: int, name: str = "sample_weight"
+) -> Weights | None:
+    """Return weights as int64 if they are whole numbers, else float64; None if all are 1.
+
+    Weights may be 0: these rows don't count, and the caller drops them.
+    """
+    if sample_weight is None:
+        return None
+    weights = check_scores(sample_weight, name)
+    if len(weights) != n_rows:
+        raise InvalidInputError(name, f"have one number per row ({n_rows:,})", given=len(weights))
+    bad = np.flatnonzero((weights < 0) | np.isinf(weights))
+    if bad.size:
+        raise InvalidInputError(
+            name,
+            "be finite numbers from 0 up",
+            given=f"{weights[bad[0]]:g} in row {bad[0]} (counted from 0)",
+        )
+    with np.errstate(over="ignore"):
+        total = float(weights.sum(dtype=np.float64))
+    if not 0 < total < np.inf:
+        raise InvalidInputError(
+            name, "have a positive and finite sum", given=f"{total:g}, from {n_rows:,} rows"
+        )
+    exact = exact_weights(weights)
+    return None if (exact == 1).all() else exact
+
+
+def check_utility(utility: object, n_rows: int) -> Floats:
+    """Return finite utilities, one per row."""
+    values = check_scores(utility, "utility").astype(np.float64)
+    if len(values) != n_rows:
+        raise InvalidInputError(
+            "utility", f"have one number per row ({n_rows:,})", given=len(values)
+        )
+    if np.isinf(values).any():
+        raise InvalidInputError("utility", "be finite numbers", given="an infinite one")
+    return values
+
+
 # ---- numbers -------------------------------------------------------------------------------------
 
 
@@ -271,6 +312,14 @@ def encode_groups(values: object, name: str = "groups") -> tuple[Codes, tuple[Ha
     places = {name: place for place, name in enumerate(names)}
     rank = np.array([places[name] for name in found], np.intp)
     return rank[codes], names
+
+
+def encode_strata(control_features: object) -> tuple[Codes, tuple[Hashable, ...]]:
+    """Return the stratum codes 0..S-1 of rows, and the sorted names of the strata.
+
+    Several columns are encoded by their intersections, as in :func:`encode_groups`.
+    """
+    return encode_groups(control_features, "control_features")
 
 
 def match_groups(values: object, names: tuple[Hashable, ...], name: str = "groups") -> Codes:

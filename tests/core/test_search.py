@@ -10,6 +10,7 @@ import pytest
 
 from fairdial.core.search import Limit, Searcher, search
 from fairdial.core.range_maxima import RangeMaxima
+from fairdial.datasets import make_gaussian
 
 SPREADS = ("difference", "ratio", "minimum", "maximum")
 MONOTONE = ("selection", "true_positive", "false_positive", "false_negative", "true_negative")
@@ -142,3 +143,130 @@ def check_case(seed):
 def test_search_equals_enumeration(block):
     solved = sum(check_case((block, seed)) for seed in range(300))
     assert 30 < solved < 300  # both kinds of answers occur
+
+
+def by_hand(logits, positive, codes):
+    """Values and rates of groups, from the definition: one step per row."""
+    values, parts = [], {"true_positive": [], "false_positive": [], "selection": []}
+    for code in np.unique(codes):
+        order = np.argsort(-logits[codes == code])
+        z, y = logits[codes == code][order], positive[codes == code][order].astype(int)
+        gain = (2 / (1 + np.exp(-z)) - 1) / len(logits)
+        values.append(np.concatenate(([0.0], np.cumsum(gain))))
+        for name, counted in (("true_positive", y), ("false_positive", 1 - y), ("selection", y**0)):
+            parts[name].append(np.concatenate(([0], np.cumsum(counted))))
+    rates = {
+        name: (tuple(above), tuple(part[-1:] for part in above)) for name, above in parts.items()
+    }
+    return values, rates
+
+
+def test_equalized_odds_is_not_nested():
+    z = np.array([0.4, -1, -0.8, -4.9, 3.6, 2.3, -0.7, 1.5])
+    y = np.array([1, 0, 0, 1, 0, 1, 0, 0])
+    values, rates = by_hand(z, y, np.arange(8) // 4)
+    both = [Limit(*rates[f"{x}_positive"], "difference", Fraction(0)) for x in ("true", "false")]
+    searcher = Searcher(values, both)
+    ranks = [
+        searcher.search([Fraction(tolerance)] * 2).ranks.tolist()
+        for tolerance in ("1", "0.5", "0.34", "0.25")
+    ]
+    assert ranks == [[1, 3], [2, 3], [0, 1], [4, 4]]
+
+
+@pytest.fixture(scope="module")
+def gaussian():
+    data = make_gaussian(10_000, random_state=0)
+    return by_hand(data.logits, data.y == 1, np.unique(data.groups, return_inverse=True)[1])
+
+
+GAUSSIAN = [
+    (
+        [("true_positive", "difference", "0.1"), ("false_positive", "difference", "0.1")],
+        [(1063, 857), (1684, 277)],
+        0.169656,
+    ),
+    (
+        [("true_positive", "difference", "0.05"), ("false_positive", "difference", "0.05")],
+        [(883, 566), (1321, 134)],
+        0.155755,
+    ),
+    (
+        [("true_positive", "difference", "0.02"), ("false_positive", "difference", "0.02")],
+        [(467, 172), (683, 33)],
+        0.098337,
+    ),
+    (
+        [("selection", "difference", "0.1"), ("true_positive", "difference", "0.05")],
+        [(1096, 924), (1522, 212)],
+        0.158045,
+    ),
+    ([("selection", "ratio", "0.8")], [(1159, 1017), (1567, 232)], None),
+    (
+        [
+            ("true_positive", "difference", "0.1"),
+            ("false_positive", "difference", "0.1"),
+            ("true_positive", "minimum", "0.7"),
+        ],
+        [(1204, 1118), (1876, 448)],
+        0.165190,
+    ),
+    ([("selection", "difference", "0.05")], None, 0.148679),
+]
+
+
+@pytest.mark.parametrize(("demands", "selected", "value"), GAUSSIAN)
+def test_gaussian(gaussian, demands, selected, value):
+    values, rates = gaussian
+    found = search(values, [Limit(*rates[r], spread, Fraction(b)) for r, spread, b in demands])
+    if selected is not None:
+        positive, negative = rates["true_positive"][0], rates["false_positive"][0]
+        assert [
+            (p[k], n[k]) for p, n, k in zip(positive, negative, found.ranks, strict=True)
+        ] == selected
+    if value is not None:
+        assert found.value == pytest.approx(value, abs=5e-7)
+
+
+def rate_grid(limit):
+    """The rates of two groups at all pairs of ranks; NaN without a rate."""
+    with np.errstate(invalid="ignore"):
+        first, second = (a / b for a, b in zip(limit.numerator, limit.denominator, strict=True))
+    return np.broadcast_arrays(first[:, None], second[None])
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_two_larger_groups(seed):
+    rng = np.random.default_rng((99, seed))
+    groups = Groups(rng, 2, 300, "one")
+    values = groups.values(rng, rng.choice(["concave", "labels", "any"]))
+    limits = []
+    for name in rng.choice(MONOTONE + OTHER, size=rng.integers(1, 3), replace=False):
+        spread = str(rng.choice(SPREADS[:2]))
+        bound = Fraction(int(rng.integers(1, 2**10)), 2**13)  # never reached: no ties
+        limits.append(Limit(*groups.rate(name), spread, bound if spread[0] == "d" else 1 - bound))
+    allowed = np.ones([len(v) for v in values], bool)
+    for limit in limits:
+        first, second = rate_grid(limit)
+        low, high = np.minimum(first, second), np.maximum(first, second)
+        bound = float(limit.bound)
+        close = high - low <= bound if limit.spread == "difference" else low >= bound * high
+        allowed &= close | np.isnan(low)
+    totals = np.where(allowed, values[0][:, None] + values[1][None], -np.inf)
+    found = search(values, limits)
+    if not allowed.any():
+        assert found is None
+    else:
+        assert allowed[tuple(found.ranks)]
+        assert found.value == pytest.approx(totals.max(), abs=1e-10)
+
+
+def test_range_maxima():
+    rng = np.random.default_rng(0)
+    for n in (1, 31, 32, 33, 64, 100, 1000):
+        values = rng.integers(0, 50, n).astype(float)
+        ends = np.sort(rng.integers(0, n, size=(300, 2)), axis=1)
+        best = RangeMaxima(values).best(ends[:, 0], ends[:, 1])
+        assert (ends[:, 0] <= best).all()
+        assert (best <= ends[:, 1]).all()
+        assert (values[best] == [values[a : b + 1].max() for a, b in ends]).all()

@@ -8,6 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fairdial._arrays import exact_weights
+from fairdial._validation import check_weights, encode_strata
+from fairdial.core.bootstrap import resampled_accuracy
 from fairdial.core.criteria import criterion as find_criterion
 from fairdial.core.decide import (
     accuracy_of_counts,
@@ -19,6 +21,7 @@ from fairdial.core.decide import (
 from fairdial.core.group_scores import sort_scores, total_counts
 from fairdial.core.histograms import Histogram, refine
 from fairdial.core.threshold_path import ThresholdPath
+from fairdial.errors import InvalidInputError
 
 CRITERIA = ("demographic_parity", "equal_opportunity", "predictive_equality")
 TOLERANCES = np.array([0.0, 0.02, 0.05, 0.1, 0.3, 1.0])
@@ -272,3 +275,74 @@ def test_gain_is_the_utility_of_the_selected_rows(name, weights):
         coarse = group.coarsen(8)
         ranks = np.append(group.rank(coarse.upper), len(group))
         np.testing.assert_array_equal(coarse.gain, group.gain[ranks])
+
+
+# ---- input and bootstrap -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        [1, -1, 1],
+        [1, np.nan, 1],
+        [1, np.inf, 1],
+        [0, 0, 0],
+        [1, 2],
+        [[1, 2, 3]],
+        ["a", "b", "c"],
+        [1e308] * 3,
+        1.0,
+    ],
+)
+def test_bad_weights_are_refused(bad):
+    with pytest.raises(InvalidInputError) as caught:
+        check_weights(bad, 3)
+    assert caught.value.argument == "sample_weight"
+
+
+def test_weights_are_integers_where_they_can_be():
+    assert check_weights(None, 3) is None
+    assert check_weights([1.0, 1.0, 1.0], 3) is None
+    assert check_weights([2.0, 0.0, 1.0], 3).dtype == np.int64
+    assert check_weights([True, False, True], 3).tolist() == [1, 0, 1]
+    assert check_weights(np.array([0.5, 1.5], np.float32), 2).dtype == np.float64
+
+
+def test_strata_are_the_intersections_of_columns():
+    columns = np.array([["a", "x"], ["b", "x"], ["a", "x"], ["a", "y"]])
+    codes, names = encode_strata(columns)
+    assert names == ("a & x", "a & y", "b & x")
+    assert codes.tolist() == [0, 2, 0, 1]
+    with pytest.raises(InvalidInputError) as caught:
+        encode_strata(["a", None])
+    assert caught.value.argument == "control_features"
+
+
+def test_the_bootstrap_of_whole_weights_is_that_of_repeated_rows():
+    logits, codes, labels, weights = draw("continuous", 5, n=900)
+    kind = find_criterion("demographic_parity")
+    rows, groups, own = repeat((logits, codes, labels), weights)
+    weighted = sort_scores(logits, codes, labels, 3, weights=weights)
+    paths = [
+        ThresholdPath(scores, kind, logits.dtype)
+        for scores in (weighted, sort_scores(rows, groups, own, 3))
+    ]
+    one, two = (
+        resampled_accuracy(path, TOLERANCES, 20, np.random.default_rng(0)) for path in paths
+    )
+    np.testing.assert_array_equal(one[0], two[0])
+    np.testing.assert_array_equal(one[1], two[1])
+
+
+def test_the_bootstrap_varies_with_the_rows_and_not_with_the_scale_of_the_weights():
+    logits, codes, labels, weights = draw("continuous", 5, n=900)
+    kind = find_criterion("demographic_parity")
+    sizes = np.bincount(codes)
+    spread = []
+    for scale in (1e-6, 1e6):
+        scores = sort_scores(logits, codes, labels, 3, weights=weights * scale)
+        path = ThresholdPath(scores, kind, logits.dtype)
+        rng = np.random.default_rng(0)
+        spread.append(resampled_accuracy(path, np.array([1.0]), 200, rng, sizes)[1].std())
+    assert spread[0] == pytest.approx(spread[1], rel=0.05)
+    assert 0.5 < spread[0] / np.sqrt(0.25 / len(logits)) < 1.5

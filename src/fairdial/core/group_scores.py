@@ -14,13 +14,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from fairdial._arrays import (
     Codes,
     Counts,
+    Dtype,
     Floats,
     Indices,
     Kinds,
@@ -112,7 +114,7 @@ class GroupScores:
         return GroupScores(self.lower[ends - 1], self.upper[cuts], self.selected[:, ranks], gain)
 
 
-def _cumulative(values: Counts) -> Counts:
+def _cumulative(values: NDArray[Any]) -> NDArray[Any]:
     """Return the running sums along the last axis, beginning with 0."""
     sums = np.zeros((*values.shape[:-1], values.shape[-1] + 1), values.dtype)
     np.cumsum(values, axis=-1, out=sums[..., 1:])
@@ -130,7 +132,7 @@ def sort_scores(
     kinds: Kinds | None,
     n_groups: int,
     n_kinds: int | None = None,
-    weights: Weights | None = None,
+    weights: NDArray[Any] | None = None,
     utility: Floats | None = None,
 ) -> list[GroupScores]:
     """Return the distinct scores of every group; raise on NaN.
@@ -155,8 +157,8 @@ def sort_scores(
     n_kinds = count_kinds(kinds) if n_kinds is None else n_kinds
     if n_kinds <= 2 and weights is None and utility is None:
         return [_merge(runs) for runs in _split(logits, codes, kinds, n_groups, n_kinds)]
-    weights = None if weights is None else exact_weights(weights)
-    gain = None if utility is None else _exact_gain(utility, weights)
+    own = None if weights is None else exact_weights(weights)
+    gain = None if utility is None else _exact_gain(utility, own)
     order = np.argsort(codes.astype(np.min_scalar_type(n_groups)), kind="stable")  # radix sort
     ends = np.cumsum(np.bincount(codes, minlength=n_groups))[:-1]
     return [
@@ -164,7 +166,7 @@ def sort_scores(
             logits.take(rows),
             None if kinds is None else kinds.take(rows),
             n_kinds,
-            None if weights is None else weights.take(rows),
+            None if own is None else own.take(rows),
             None if gain is None else gain.take(rows),
         )
         for rows in np.split(order, ends)
@@ -242,3 +244,20 @@ def _split(
         sizes = np.bincount(cells, minlength=n_cells)
         runs = np.split(logits.take(order), np.cumsum(sizes)[:-1])
     return [runs[i : i + n_kinds] for i in range(0, n_cells, n_kinds)]
+
+
+def place_thresholds(targets: Floats, below: Floats, above: Floats, dtype: Dtype) -> Floats:
+    """Return numbers of ``dtype`` with ``below <= number < above``.
+
+    That is the target if it lies strictly inside, else (or if it is NaN) the middle. If no number
+    lies strictly between, it is ``below``: rows at the threshold aren't selected.
+    """
+    placed = targets if dtype == np.float64 else targets.astype(dtype).astype(np.float64)
+    inside = (placed > below) & (placed < above)
+    if inside.all():
+        return placed
+    high = np.where(np.isposinf(above), np.where(np.isneginf(below), 1.0, below + 2.0), above)
+    low = np.where(np.isneginf(below), high - 2.0, below)
+    middle = (low + (high - low) / 2).astype(dtype).astype(np.float64)
+    middle = np.where((middle > below) & (middle < above), middle, below)
+    return np.where(inside, placed, middle)

@@ -96,7 +96,9 @@ class Objective:
         return evaluate(self.terms(negatives, positives), true_positive, false_positive)
 
 
-def evaluate(terms: Terms, true_positive: Floats | Counts, false_positive: Floats | Counts) -> Floats:
+def evaluate(
+    terms: Terms, true_positive: Floats | Counts, false_positive: Floats | Counts
+) -> Floats:
     """Return the quotient of the two linear functions; 0 if nothing can be divided by."""
     a1, a0, a, (b1, b0, b) = terms
     above = a1 * true_positive + a0 * false_positive + a

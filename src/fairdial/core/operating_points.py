@@ -55,7 +55,9 @@ class OperatingPoints(ABC):
         """Return some of the points as a table."""
         thresholds, selected = self.read(points)
         columns = self.setting[points], self.gap[points], self.certifiable[points]
-        return PointTable(*columns, thresholds, selected)
+        table = PointTable(*columns, thresholds, selected)
+        table.indices = points
+        return table
 
     def choose(self, tolerances: Floats) -> tuple[PointTable, Mask]:
         """Return the point for each tolerance, (m,), and whether it is within the tolerance.
@@ -129,6 +131,7 @@ class PointTable(OperatingPoints):
         self._setting, self._certified = setting, certifiable
         self._thresholds, self._selected = thresholds, selected
         self.mixture = mixture
+        self.indices: Indices | None = None  # among the points that they were taken from
 
     @property
     def setting(self) -> Floats:
@@ -143,6 +146,16 @@ class PointTable(OperatingPoints):
     def read(self, points: Indices) -> tuple[Floats, Counts]:
         """Return the thresholds, (s, K), and the rows that they select, (s, C, K)."""
         return self._thresholds[points], self._selected[points]
+
+    def overwrite(self, places: Indices, others: PointTable) -> PointTable:
+        """Return the table with other points at some places; their setting stays."""
+        gap, thresholds, selected = self.gap.copy(), self._thresholds.copy(), self._selected.copy()
+        certifiable = self._certified.copy()
+        gap[places], certifiable[places] = others.gap, False
+        thresholds[places], selected[places] = others._thresholds, others._selected
+        table = PointTable(self._setting, gap, certifiable, thresholds, selected)
+        table.indices = self.indices
+        return table
 
     def tabulate(self, points: Indices) -> PointTable:
         """Return some of the points."""

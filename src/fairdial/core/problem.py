@@ -159,7 +159,9 @@ def make_problem(
     kind = find_criterion(criterion)
     if randomize is not None and not all(demand.rate.fixed for demand in kind.demands):
         raise InvalidInputError(
-            "randomize", f"be None for {kind.name}, whose rates aren't linear", given=repr(randomize)
+            "randomize",
+            f"be None for {kind.name}, whose rates aren't linear",
+            given=repr(randomize),
         )
     return Problem(
         kind,

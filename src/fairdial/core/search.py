@@ -19,11 +19,15 @@ import numpy as np
 
 from fairdial._arrays import Floats, Indices, Mask
 from fairdial.core.range_maxima import RangeMaxima
-from fairdial.core.rank_rates import Array, RankRates, Spread
+from fairdial.core.rank_rates import MARGIN, Array, RankRates, Spread
 
-BATCH = 256  # boxes at a time
+BATCH = 32  # boxes at a time
+PARTS = 16  # of a box
 PRECISION = 1e-12  # of the value, relative to its size
 DOUBT = 1e-13  # rates closer than this to a limit are compared exactly
+
+
+Parts = tuple[Indices, Indices, Floats, Floats]  # lo, hi, low, high of Boxes
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,9 +81,16 @@ class Boxes:
     ranks: Indices  # (B, K) best ranks
     bound: Floats  # (B,) upper bound of the value
 
-    def take(self, which: Indices | Mask) -> Boxes:
+    def take(self, which: Indices | Mask | slice) -> Boxes:
         """Return some of the boxes."""
         return Boxes(*(part[which] for part in vars(self).values()))
+
+    def pop(self) -> tuple[Boxes, Boxes]:
+        """Return the next batch, of the largest bounds, and the others."""
+        if len(self.bound) <= BATCH:
+            return self, self.take(slice(0, 0))
+        order = np.argpartition(-self.bound, BATCH)
+        return self.take(order[:BATCH]), self.take(order[BATCH:])
 
     @staticmethod
     def join(batches: Sequence[Boxes]) -> Boxes:
@@ -171,6 +182,13 @@ class Searcher:
             if key not in known:
                 known[key] = RankRates(limit.numerator, limit.denominator)
             self.rates.append(known[key])
+        self._coupled = [
+            j
+            for j, rates in enumerate(self.rates)
+            if rates.direction and self.spreads[j] in ("difference", "ratio")
+        ]
+        if len(self._coupled) < 2:
+            self._coupled = []
         # columns of Boxes.low and Boxes.high
         uneven = [j for j, rates in enumerate(self.rates) if not rates.direction]
         self._column = {j: column for column, j in enumerate(uneven)}
@@ -207,27 +225,23 @@ class Searcher:
         boxes = self._first(limits, lowest, highest)
         if start is not None and self._meets(start, limits, boxes):
             best = Solution(np.array(start, np.intp), self._value(start))
+            boxes = boxes.take(boxes.bound > best.value + self._precision)
         while len(boxes.bound):
-            if best is not None:
-                boxes = boxes.take(boxes.bound > best.value + self._precision)
-            batch = boxes
-            if len(boxes.bound) > BATCH:
-                order = np.argpartition(-boxes.bound, BATCH)
-                batch, boxes = boxes.take(order[:BATCH]), boxes.take(order[BATCH:])
-            else:
-                boxes = boxes.take(slice(0, 0))
+            batch, boxes = boxes.pop()
+            if len(batch.bound) < BATCH and self._coupled:
+                batch = self._tighten(batch, limits)
             worst = self._most_violated(batch.ranks, limits)
             solved = np.flatnonzero(worst < 0)
             if len(solved):
                 winner = solved[batch.bound[solved].argmax()]
                 if best is None or batch.bound[winner] > best.value:
                     best = Solution(batch.ranks[winner].copy(), float(batch.bound[winner]))
-            parts = [
-                self._relax(*part)
-                for j in range(len(limits))
-                for part in self._split(batch.take(worst == j), j, limits[j])
-            ]
-            boxes = Boxes.join([boxes, *parts])
+            violated = [j for j in range(len(limits)) if (worst == j).any()]
+            parts = [self._split(batch.take(worst == j), j, limits[j]) for j in violated]
+            if parts:
+                boxes = Boxes.join([boxes, self._relax(*map(np.concatenate, zip(*parts)))])
+            if best is not None:
+                boxes = boxes.take(boxes.bound > best.value + self._precision)
         return best
 
     def _value(self, ranks: Indices) -> float:
@@ -278,6 +292,29 @@ class Searcher:
         boxes = Boxes(lo, hi, low, high, ranks, bound)
         return boxes.take((ranks >= 0).all(axis=1)) if self._column else boxes
 
+    def _tighten(self, boxes: Boxes, limits: Sequence[Fraction]) -> Boxes:
+        """Cut rank intervals by what a limit on one rate implies for the others.
+
+        No rate can be further than a limit allows from the smallest or largest that a group can
+        still reach.
+        """
+        lo, hi = boxes.lo.copy(), boxes.hi.copy()
+        for j in self._coupled:
+            rates, width = self.rates[j], float(limits[j])
+            ends = [np.minimum(lo, self._last), np.maximum(hi, 0)]  # boxes may be empty by now
+            if rates.direction < 0:
+                ends.reverse()
+            floor = np.fmax.reduce(rates.at(ends[0]), axis=1)
+            top = np.fmin.reduce(rates.at(ends[1]), axis=1)
+            if self.spreads[j] == "ratio":
+                floor, top = floor * width, top / width if width > 0 else np.full_like(top, np.inf)
+            else:
+                floor, top = floor - width, top + width
+            for a in range(len(self.values)):
+                rates.cut_above(a, top + MARGIN, lo[:, a], hi[:, a])
+                rates.cut_below(a, floor - MARGIN, lo[:, a], hi[:, a])
+        return self._relax(lo, hi, boxes.low, boxes.high)
+
     def _most_violated(self, ranks: Indices, limits: Sequence[Fraction]) -> Indices:
         """Return the most violated limit of each box, or -1 if its ranks meet all of them."""
         worst, most = np.full(len(ranks), -1), np.full(len(ranks), -np.inf)
@@ -296,68 +333,74 @@ class Searcher:
             worst[worse], most[worse] = j, excess[worse]
         return worst
 
-    def _split(
-        self, boxes: Boxes, j: int, bound: Fraction
-    ) -> list[tuple[Indices, Indices, Floats, Floats]]:
-        """Return two batches that hold every solution of boxes whose ranks violate limit j."""
-        if not len(boxes.bound):
-            return []
+    def _split(self, boxes: Boxes, j: int, bound: Fraction) -> Parts:
+        """Split boxes whose ranks violate limit j into parts that hold all their solutions.
+
+        With points x_1 < ... < x_{M-1} between the lowest rate and the highest minus the width,
+        part i has its lowest rate between x_i and x_{i+1}, so that its highest is at most
+        x_{i+1} plus the width. No part contains the ranks found.
+        """
         rates, spread, width = self.rates[j], self.spreads[j], float(bound)
         here = rates.at(boxes.ranks)
         rows = np.arange(len(here))
         low_group, high_group = np.nanargmin(here, axis=1), np.nanargmax(here, axis=1)
-        lowest, highest = here[rows, low_group], here[rows, high_group]
-        if spread == "ratio":
-            middle = (lowest + width * highest) / 2
-            top = middle / width
-        else:
-            middle = (lowest + highest - width) / 2
-            top = middle + width
-        top = top + np.abs(top) * 2.0**-50 + np.spacing(1.0) * width  # rounded up
-        falls, rises = boxes.take(rows), boxes.take(rows)  # copies
+        lowest, highest = here[rows, low_group, None], here[rows, high_group, None]
+        end = width * highest if spread == "ratio" else highest - width
+        points = lowest + (end - lowest) * (np.arange(1, PARTS) / PARTS)  # (B, M - 1)
+        tops = points / width if spread == "ratio" else points + width
+        tops = tops + (np.abs(tops) + width) * 2.0**-50  # rounded up
+        lo, hi, low, high = (
+            np.repeat(part[:, None], PARTS, axis=1)
+            for part in (boxes.lo, boxes.hi, boxes.low, boxes.high)
+        )  # (B, M, K), (B, M, J')
         if rates.direction:
             for a in range(len(self.values)):
-                rates.cut_above(a, top, falls.lo[:, a], falls.hi[:, a])
-                rates.cut_below(a, middle, rises.lo[:, a], rises.hi[:, a])
-            stuck = _contains(falls, high_group) | _contains(rises, low_group)
+                rates.cut_above(a, tops, lo[:, :-1, a], hi[:, :-1, a])
+                rates.cut_below(a, points, lo[:, 1:, a], hi[:, 1:, a])
+            ranks = boxes.ranks[:, None]
+            inside = ((lo <= ranks) & (ranks <= hi)).all(axis=2)
         else:
             column = self._column[j]
-            falls.high[:, column], rises.low[:, column] = top, middle
-            stuck = (top >= highest) | (middle <= lowest)
+            high[:, :-1, column] = np.minimum(high[:, :-1, column], tops)
+            low[:, 1:, column] = np.maximum(low[:, 1:, column], points)
+            inside = (low[:, :, column] <= lowest) & (high[:, :, column] >= highest)
         if spread in ("minimum", "maximum"):
-            stuck[:] = True
-        for row in np.flatnonzero(stuck):
-            self._separate(boxes, falls, rises, row, j, (low_group[row], high_group[row]))
-        kept = [rises] if spread == "minimum" else [falls] if spread == "maximum" else [falls, rises]
-        return [(part.lo, part.hi, part.low, part.high) for part in kept]
+            inside[:] = True
+        for row in np.flatnonzero(inside.any(axis=1)):
+            found = boxes.take(slice(row, row + 1))
+            parts = self._separate(found, j, low_group[row], high_group[row])
+            lo[row], hi[row] = 1, 0  # empty
+            for i, part in enumerate(parts):
+                lo[row, i], hi[row, i], low[row, i], high[row, i] = part
+        return _flat(lo), _flat(hi), _flat(low), _flat(high)
 
-    def _separate(
-        self, boxes: Boxes, falls: Boxes, rises: Boxes, row: int, j: int, groups: tuple[int, int]
-    ) -> None:
-        """Split a box right at the rates found, where a middle is lost to rounding.
+    def _separate(self, box: Boxes, j: int, low_group: int, high_group: int) -> list[Parts]:
+        """Split a box right at the rates found, where points between are lost to rounding.
 
         Either the lowest group's rate rises above its present one, or the highest group's falls.
         """
-        rates = self.rates[j]
-        for part, group, above in ((rises, groups[0], True), (falls, groups[1], False)):
-            for new, old in zip(vars(part).values(), vars(boxes).values(), strict=True):
-                new[row] = old[row]
-            rank = int(boxes.ranks[row, group])
+        rates, spread, parts = self.rates[j], self.spreads[j], []
+        for group, above in ((low_group, True), (high_group, False)):
+            if spread == ("maximum" if above else "minimum"):
+                continue  # only the other group is at fault
+            lo, hi, low, high = (
+                part[0].copy() for part in (box.lo, box.hi, box.low, box.high)
+            )
+            rank = int(box.ranks[0, group])
             if rates.direction:
                 first, last = rates.beyond(group, rank, above)
-                part.lo[row, group] = max(first, part.lo[row, group])
-                part.hi[row, group] = min(last, part.hi[row, group])
+                lo[group], hi[group] = max(first, lo[group]), min(last, hi[group])
             elif above:
-                part.low[row, self._column[j]] = np.nextafter(rates.keys[group][rank], np.inf)
+                low[self._column[j]] = np.nextafter(rates.keys[group][rank], np.inf)
             else:
-                part.high[row, self._column[j]] = np.nextafter(rates.keys[group][rank], -np.inf)
+                high[self._column[j]] = np.nextafter(rates.keys[group][rank], -np.inf)
+            parts.append((lo, hi, low, high))
+        return parts
 
 
-def _contains(boxes: Boxes, groups: Indices) -> Mask:
-    """Return whether the ranks found are still inside, for one group of each box."""
-    rows = np.arange(len(groups))
-    rank = boxes.ranks[rows, groups]
-    return (boxes.lo[rows, groups] <= rank) & (rank <= boxes.hi[rows, groups])
+def _flat(parts: Array) -> Array:
+    """Return parts (B, M, K) as (B * M, K)."""
+    return parts.reshape(len(parts) * parts.shape[1], parts.shape[2])
 
 
 def _excess(lowest: Floats, highest: Floats, spread: Spread, bound: float) -> Floats:

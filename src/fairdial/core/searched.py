@@ -14,7 +14,7 @@ from functools import cached_property
 import numpy as np
 
 from fairdial._arrays import Counts, Dtype, Floats, Indices, Mask
-from fairdial.core.criteria import SPREADS, exact
+from fairdial.core.criteria import SPREADS, Criterion, exact
 from fairdial.core.group_scores import GroupScores, place_thresholds, total_counts
 from fairdial.core.lottery import Lottery, solve_lottery
 from fairdial.core.objectives import Terms, evaluate, true_and_false
@@ -52,6 +52,15 @@ class SearchedPoints(OperatingPoints):
         self._answers: dict[float, Indices | None] = {}
         self._require_a_solution()
 
+    @property
+    def criterion(self) -> Criterion:
+        """The criterion."""
+        return self.problem.criterion
+
+    def rebuild(self, group_scores: Sequence[GroupScores]) -> SearchedPoints:
+        """Return the points of other scores of the same groups."""
+        return SearchedPoints(group_scores, self.problem, self.dtype, self.n_labels)
+
     # ---- the problem in numbers ----------------------------------------------------------------
 
     @cached_property
@@ -73,9 +82,7 @@ class SearchedPoints(OperatingPoints):
             n = float(self.cells.sum())
             return [_gain(scores) / n for scores in self.group_scores]
         a1, a0, _, (b1, b0, _) = self._terms
-        return [
-            (a1 - price * b1) * true + (a0 - price * b0) * false for true, false in self._hits
-        ]
+        return [(a1 - price * b1) * true + (a0 - price * b0) * false for true, false in self._hits]
 
     @cached_property
     def _rates(self) -> list[tuple[list[Counts], list[Counts]]]:
@@ -166,7 +173,8 @@ class SearchedPoints(OperatingPoints):
 
         def attempt(least: int) -> Indices | None:
             within = None if total is None else Total(total.selected, total.most, exact(least))
-            found = searcher.search(bounds, total=within, lowest=lowest, highest=highest)
+            extra = {} if within is None else {"total": within}
+            found = searcher.search(bounds, lowest=lowest, highest=highest, **extra)
             return None if found is None else found.ranks
 
         if total is None or budget is None or not budget.exact:
@@ -301,11 +309,16 @@ class SearchedPoints(OperatingPoints):
     def thresholds(self, ranks: Indices) -> Floats:
         """Return thresholds that select these ranks, (s, K), strictly between scores if possible."""
         by_label = self.cells.reshape(-1, self.n_labels, len(self.group_scores)).sum(axis=(0, 2))
-        natural = self.problem.objective.threshold(*by_label.tolist()) if self.n_labels == 2 else 0.0
+        natural = (
+            self.problem.objective.threshold(*by_label.tolist()) if self.n_labels == 2 else 0.0
+        )
         targets = np.full(ranks.shape, np.nan if natural is None else natural)
         above, below = np.empty(ranks.shape), np.empty(ranks.shape)
         for a, scores in enumerate(self.group_scores):
-            above[:, a], below[:, a] = scores.above.take(ranks[:, a]), scores.below.take(ranks[:, a])
+            above[:, a], below[:, a] = (
+                scores.above.take(ranks[:, a]),
+                scores.below.take(ranks[:, a]),
+            )
         return place_thresholds(targets, below, above, self.dtype)
 
     @cached_property

@@ -78,7 +78,9 @@ def _column(
         _check_rows(values, n_rows)
         if not values.any():
             raise InvalidInputError(
-                "control_features", f"meet the condition {_name(where)!r} in some rows", given="none"
+                "control_features",
+                f"meet the condition {_name(where)!r} in some rows",
+                given="none",
             )
         return values.astype(np.intp), (False, True)
     if not isinstance(where, str):

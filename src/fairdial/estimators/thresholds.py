@@ -23,6 +23,7 @@ from fairdial._validation import (
 from fairdial.core.criteria import criterion as find_criterion
 from fairdial.core.frontier import Certificate
 from fairdial.core.histograms import Grid, add_to_bins
+from fairdial.core.problem import Problem
 from fairdial.core.sweep import sweep_encoded
 from fairdial.errors import BiasedScoresWarning, InvalidInputError, SeenRowsWarning, warn
 from fairdial.estimators.base import DialClassifier
@@ -92,7 +93,7 @@ class ThresholdClassifier(DialClassifier):
             logits,
             codes,
             positive,
-            find_criterion(self.criterion),
+            Problem(find_criterion(self.criterion)),
             groups,
             min_count=1,
             certificate=certificate,

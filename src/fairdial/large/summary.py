@@ -26,6 +26,7 @@ from fairdial.core.criteria import criterion as find_criterion
 from fairdial.core.frontier import Frontier
 from fairdial.core.histograms import Grid, add_to_bins, refine
 from fairdial.core.serialization import DTYPES
+from fairdial.core.problem import Problem
 from fairdial.core.sweep import ENOUGH_ROWS, check_group_sizes
 from fairdial.core.threshold_path import ThresholdPath
 from fairdial.errors import FairdialWarning, InvalidInputError, renamed, warn
@@ -352,7 +353,7 @@ def find_frontier(
     else:
         bins = RereadBins(summary.counts, summary.dtype, summary.groups, read, source)
         path = refine(bins, criterion, summary.dtype, tolerances, margin=MARGIN)
-    return Frontier(path, criterion, summary.groups, summary.rows, "simultaneous")
+    return Frontier(path, Problem(criterion), summary.groups, summary.rows, "simultaneous")
 
 
 def _refuse_mixed_types(names: Iterable[Hashable]) -> None:
