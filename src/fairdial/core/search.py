@@ -13,13 +13,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import cached_property
 
 import numpy as np
 
 from fairdial._arrays import Floats, Indices, Mask
-from fairdial.core.range_maxima import RangeMaxima
 from fairdial.core.rank_rates import MARGIN, Array, RankRates, Spread
+from fairdial.core.rank_totals import RankTotals, Total
+from fairdial.core.rank_values import RankValues
 
 BATCH = 32  # boxes at a time
 PARTS = 16  # of a box
@@ -78,8 +78,10 @@ class Boxes:
     hi: Indices  # (B, K) highest rank
     low: Floats  # (B, J') lowest rate of each limit that isn't monotone
     high: Floats  # (B, J') highest rate
-    ranks: Indices  # (B, K) best ranks
+    ranks: Indices  # (B, K) best ranks, or close to them with a total
     bound: Floats  # (B,) upper bound of the value
+    pivot: Indices  # (B,) group to split because of the total, or -1: the bound is the value
+    split: Indices  # (B,) its highest rank in the first part
 
     def take(self, which: Indices | Mask | slice) -> Boxes:
         """Return some of the boxes."""
@@ -96,54 +98,6 @@ class Boxes:
     def join(batches: Sequence[Boxes]) -> Boxes:
         """Return the boxes of several batches."""
         return Boxes(*map(np.concatenate, zip(*(vars(b).values() for b in batches), strict=True)))
-
-
-class GroupValues:
-    """The values of one group by rank, prepared for "best rank in an interval"."""
-
-    def __init__(self, values: Floats) -> None:
-        self.values = values
-        self.peak = int(values.argmax())
-        rising, falling = values[: self.peak + 1], values[self.peak :]
-        self.unimodal = bool(
-            (rising[1:] >= rising[:-1]).all() and (falling[1:] <= falling[:-1]).all()
-        )
-
-    @cached_property
-    def _maxima(self) -> RangeMaxima:
-        return RangeMaxima(self.values)
-
-    @cached_property
-    def by_value(self) -> Indices:
-        """Ranks in the order of their values, best first."""
-        return np.argsort(-self.values, kind="stable")
-
-    def best(self, lo: Indices, hi: Indices) -> Indices:
-        """Return the best rank in each interval."""
-        if self.unimodal:
-            return np.clip(self.peak, lo, hi)
-        return self._maxima.best(lo, hi)
-
-    def best_within(
-        self, lo: Indices, hi: Indices, rates: Sequence[Array], low: Floats, high: Floats
-    ) -> Indices:
-        """Return the best rank in each interval whose rates are within limits (B, J'), or -1."""
-        found = np.full(len(lo), -1)
-        waiting, start, size = np.arange(len(lo)), 0, 64
-        while len(waiting) and start < len(self.values):
-            ranks = self.by_value[start : start + size]
-            allowed = (ranks >= lo[waiting, None]) & (ranks <= hi[waiting, None])
-            for j, rate in enumerate(rates):
-                chosen = rate[ranks]
-                allowed &= ~(  # NaN is always allowed
-                    (chosen < low[waiting, j, None]) | (chosen > high[waiting, j, None])
-                )
-            first = allowed.argmax(axis=1)
-            done = allowed[np.arange(len(waiting)), first]
-            found[waiting[done]] = ranks[first[done]]
-            waiting, start = waiting[~done], start + size
-            size = min(2 * size, max(64, 2**22 // max(1, len(waiting))))
-        return found
 
 
 class Searcher:
@@ -171,8 +125,11 @@ class Searcher:
     (array([2, 1]), array([1, 1]))
     """
 
-    def __init__(self, values: Sequence[Floats], limits: Sequence[Limit]) -> None:
-        self.values = [GroupValues(np.asarray(part, np.float64)) for part in values]
+    def __init__(
+        self, values: Sequence[Floats], limits: Sequence[Limit], total: Total | None = None
+    ) -> None:
+        self.values = [RankValues(np.asarray(part, np.float64)) for part in values]
+        self.total = None if total is None else RankTotals(total, self.values)
         self.spreads = [limit.spread for limit in limits]
         self.bounds = [limit.bound for limit in limits]
         known: dict[tuple[int, ...], RankRates] = {}
@@ -225,24 +182,49 @@ class Searcher:
         boxes = self._first(limits, lowest, highest)
         if start is not None and self._meets(start, limits, boxes):
             best = Solution(np.array(start, np.intp), self._value(start))
-            boxes = boxes.take(boxes.bound > best.value + self._precision)
+            boxes = self._above(boxes, best)
         while len(boxes.bound):
             batch, boxes = boxes.pop()
             if len(batch.bound) < BATCH and self._coupled:
                 batch = self._tighten(batch, limits)
             worst = self._most_violated(batch.ranks, limits)
-            solved = np.flatnonzero(worst < 0)
-            if len(solved):
-                winner = solved[batch.bound[solved].argmax()]
-                if best is None or batch.bound[winner] > best.value:
-                    best = Solution(batch.ranks[winner].copy(), float(batch.bound[winner]))
-            violated = [j for j in range(len(limits)) if (worst == j).any()]
-            parts = [self._split(batch.take(worst == j), j, limits[j]) for j in violated]
+            best = self._improve(best, batch.take(worst < 0))
+            parts = []
+            if self.total is not None and self._column:
+                stray = self._find_strays(batch)
+                parts += [self._exclude(batch, row, stray[row]) for row in np.flatnonzero(stray >= 0)]
+                batch, worst = batch.take(stray < 0), worst[stray < 0]
+            parts += [
+                self._split(batch.take(worst == j), j, limits[j])
+                for j in range(len(limits))
+                if (worst == j).any()
+            ]
+            pivots = np.flatnonzero((worst < 0) & (batch.pivot >= 0))
+            if len(pivots):
+                parts.append(self._split_pivot(batch.take(pivots)))
             if parts:
-                boxes = Boxes.join([boxes, self._relax(*map(np.concatenate, zip(*parts)))])
-            if best is not None:
-                boxes = boxes.take(boxes.bound > best.value + self._precision)
+                joined = map(np.concatenate, zip(*parts, strict=True))
+                boxes = Boxes.join([boxes, self._relax(*joined, best=best)])
+            boxes = self._above(boxes, best)
         return best
+
+    def _above(self, boxes: Boxes, best: Solution | None) -> Boxes:
+        """Return the boxes that may hold a better solution."""
+        return boxes if best is None else boxes.take(boxes.bound > best.value + self._precision)
+
+    def _improve(self, best: Solution | None, boxes: Boxes) -> Solution | None:
+        """Return the best of a solution and the ranks of boxes that meet all limits on rates."""
+        if self.total is not None:
+            boxes = boxes.take(self.total.fit(boxes.ranks))
+        if not len(boxes.bound):
+            return best
+        values = np.zeros(len(boxes.bound))
+        for group, ranks in zip(self.values, boxes.ranks.T, strict=True):
+            values += group.values[ranks]
+        winner = values.argmax()
+        if best is not None and values[winner] <= best.value:
+            return best
+        return Solution(boxes.ranks[winner].copy(), float(values[winner]))
 
     def _value(self, ranks: Indices) -> float:
         return float(sum(g.values[rank] for g, rank in zip(self.values, ranks, strict=True)))
@@ -250,7 +232,9 @@ class Searcher:
     def _meets(self, ranks: Indices, limits: Sequence[Fraction], first: Boxes) -> bool:
         """Return whether ranks meet the limits on ranks and on rates."""
         inside = len(first.lo) and (first.lo[0] <= ranks).all() and (ranks <= first.hi[0]).all()
-        return bool(inside) and all(
+        if not inside or (self.total is not None and not self.total.fit(ranks[None])[0]):
+            return False
+        return all(
             rates.hold(ranks, spread, bound)
             for rates, spread, bound in zip(self.rates, self.spreads, limits, strict=True)
         )
@@ -277,8 +261,16 @@ class Searcher:
                 ends[0, self._column[j]] = np.nextafter(float(bound), away)
         return self._relax(lo[None], hi[None], low, high)
 
-    def _relax(self, lo: Indices, hi: Indices, low: Floats, high: Floats) -> Boxes:
-        """Return the boxes that aren't empty, with the best rank of each group."""
+    def _relax(
+        self,
+        lo: Indices,
+        hi: Indices,
+        low: Floats,
+        high: Floats,
+        *,
+        best: Solution | None = None,
+    ) -> Boxes:
+        """Return the boxes that may beat a solution, with the best rank of each group."""
         kept = (lo <= hi).all(axis=1)
         lo, hi, low, high = lo[kept], hi[kept], low[kept], high[kept]
         ranks, bound = np.empty_like(lo), np.zeros(len(lo))
@@ -289,8 +281,59 @@ class Searcher:
             else:
                 ranks[:, a] = group.best(lo[:, a], hi[:, a])
             bound += group.values[ranks[:, a]]
-        boxes = Boxes(lo, hi, low, high, ranks, bound)
-        return boxes.take((ranks >= 0).all(axis=1)) if self._column else boxes
+        none = np.full(len(lo), -1)
+        boxes = Boxes(lo, hi, low, high, ranks, bound, none, none)
+        if self._column:
+            boxes = boxes.take((ranks >= 0).all(axis=1))
+        return boxes if self.total is None else self._relax_total(self.total, boxes, best)
+
+    def _relax_total(self, total: RankTotals, boxes: Boxes, best: Solution | None) -> Boxes:
+        """Return boxes with ranks and bounds that take the total into account."""
+        boxes = boxes.take(total.reachable(boxes.lo, boxes.hi))
+        boxes = self._above(boxes, best)
+        misfits = np.flatnonzero(~total.fit(boxes.ranks))
+        if not len(misfits):
+            return boxes
+        ranks, bound, pivot, split = total.relax(boxes.lo[misfits], boxes.hi[misfits])
+        boxes = boxes.take(np.arange(len(boxes.bound)))  # a copy
+        boxes.ranks[misfits], boxes.pivot[misfits], boxes.split[misfits] = ranks, pivot, split
+        boxes.bound[misfits] = np.minimum(boxes.bound[misfits], bound)
+        return self._above(boxes, best)
+
+    def _split_pivot(self, boxes: Boxes) -> Parts:
+        """Split boxes between two ranks of their pivots."""
+        lo, hi, low, high = (
+            np.concatenate((part, part)) for part in (boxes.lo, boxes.hi, boxes.low, boxes.high)
+        )
+        rows = np.arange(len(boxes.bound))
+        hi[rows, boxes.pivot] = boxes.split
+        lo[rows + len(rows), boxes.pivot] = boxes.split + 1
+        return lo, hi, low, high
+
+    def _find_strays(self, boxes: Boxes) -> Indices:
+        """Return a group of each box whose rank isn't within the limits on rates, or -1."""
+        outside = np.zeros(boxes.ranks.shape, np.bool_)
+        for j, column in self._column.items():
+            here = self.rates[j].at(boxes.ranks)
+            outside |= (here < boxes.low[:, column, None]) | (here > boxes.high[:, column, None])
+        return np.where(outside.any(axis=1), outside.argmax(axis=1), -1)
+
+    def _exclude(self, boxes: Boxes, row: int, group: int) -> Parts:
+        """Split a box into the ranks below and above one that the limits on rates exclude."""
+        first, last = boxes.lo[row, group], boxes.hi[row, group]
+        allowed = np.ones(last - first + 1, np.bool_)
+        for j, column in self._column.items():
+            here = self.rates[j].keys[group][first : last + 1]
+            allowed &= ~((here < boxes.low[row, column]) | (here > boxes.high[row, column]))
+        ranks = np.flatnonzero(allowed) + first
+        place = int(ranks.searchsorted(boxes.ranks[row, group]))
+        lo, hi, low, high = (
+            np.repeat(part[row : row + 1], 2, axis=0)
+            for part in (boxes.lo, boxes.hi, boxes.low, boxes.high)
+        )
+        for i, side in enumerate((ranks[:place], ranks[place:])):
+            lo[i, group], hi[i, group] = (side[0], side[-1]) if len(side) else (1, 0)
+        return lo, hi, low, high
 
     def _tighten(self, boxes: Boxes, limits: Sequence[Fraction]) -> Boxes:
         """Cut rank intervals by what a limit on one rate implies for the others.
@@ -416,6 +459,7 @@ def search(
     values: Sequence[Floats],
     limits: Sequence[Limit],
     *,
+    total: Total | None = None,
     lowest: Indices | None = None,
     highest: Indices | None = None,
     start: Indices | None = None,
@@ -440,4 +484,4 @@ def search(
     -------
     Solution or None
     """
-    return Searcher(values, limits).search(lowest=lowest, highest=highest, start=start)
+    return Searcher(values, limits, total).search(lowest=lowest, highest=highest, start=start)
