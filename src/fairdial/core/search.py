@@ -13,16 +13,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from itertools import count
 
 import numpy as np
 
 from fairdial._arrays import Floats, Indices, Mask
 from fairdial.core.rank_rates import MARGIN, Array, RankRates, Spread
-from fairdial.core.rank_totals import RankTotals, Total
+from fairdial.core.rank_totals import PricedValues, RankTotals, Total
 from fairdial.core.rank_values import RankValues
 
 BATCH = 32  # boxes at a time
 PARTS = 16  # of a box
+PRICE_STEPS = 8  # batches until another fixed price
+MOST_PRICES = 4
 PRECISION = 1e-12  # of the value, relative to its size
 DOUBT = 1e-13  # rates closer than this to a limit are compared exactly
 
@@ -81,7 +84,7 @@ class Boxes:
     ranks: Indices  # (B, K) best ranks, or close to them with a total
     bound: Floats  # (B,) upper bound of the value
     pivot: Indices  # (B,) group to split because of the total, or -1: the bound is the value
-    split: Indices  # (B,) its highest rank in the first part
+    split: Indices  # (B,) its highest rank in the first part, or -1: equal parts
 
     def take(self, which: Indices | Mask | slice) -> Boxes:
         """Return some of the boxes."""
@@ -116,6 +119,7 @@ class Searcher:
 
     >>> import numpy as np
     >>> from fractions import Fraction
+    from itertools import count
     >>> from fairdial.core.search import Limit, Searcher
     >>> values = [np.array([0.0, 0.3, 0.5]), np.array([0.0, 0.2, -0.1])]
     >>> ranks, size = np.arange(3), np.array(2)
@@ -183,7 +187,16 @@ class Searcher:
         if start is not None and self._meets(start, limits, boxes):
             best = Solution(np.array(start, np.intp), self._value(start))
             boxes = self._above(boxes, best)
-        while len(boxes.bound):
+        priced: list[PricedValues] = []
+        for step in count():
+            if not len(boxes.bound):
+                break
+            if self.total is not None and step % PRICE_STEPS == 0 and not self.total.is_concave:
+                top = slice(boxes.bound.argmax(), None)
+                priced = [
+                    *priced[1 - MOST_PRICES :],
+                    self.total.fix_price(boxes.lo[top][:1], boxes.hi[top][:1]),
+                ]
             batch, boxes = boxes.pop()
             if len(batch.bound) < BATCH and self._coupled:
                 batch = self._tighten(batch, limits)
@@ -192,7 +205,9 @@ class Searcher:
             parts = []
             if self.total is not None and self._column:
                 stray = self._find_strays(batch)
-                parts += [self._exclude(batch, row, stray[row]) for row in np.flatnonzero(stray >= 0)]
+                parts += [
+                    self._exclude(batch, row, stray[row]) for row in np.flatnonzero(stray >= 0)
+                ]
                 batch, worst = batch.take(stray < 0), worst[stray < 0]
             parts += [
                 self._split(batch.take(worst == j), j, limits[j])
@@ -204,7 +219,7 @@ class Searcher:
                 parts.append(self._split_pivot(batch.take(pivots)))
             if parts:
                 joined = map(np.concatenate, zip(*parts, strict=True))
-                boxes = Boxes.join([boxes, self._relax(*joined, best=best)])
+                boxes = Boxes.join([boxes, self._relax(*joined, best=best, priced=priced)])
             boxes = self._above(boxes, best)
         return best
 
@@ -269,6 +284,7 @@ class Searcher:
         high: Floats,
         *,
         best: Solution | None = None,
+        priced: Sequence[PricedValues] = (),
     ) -> Boxes:
         """Return the boxes that may beat a solution, with the best rank of each group."""
         kept = (lo <= hi).all(axis=1)
@@ -285,30 +301,41 @@ class Searcher:
         boxes = Boxes(lo, hi, low, high, ranks, bound, none, none)
         if self._column:
             boxes = boxes.take((ranks >= 0).all(axis=1))
-        return boxes if self.total is None else self._relax_total(self.total, boxes, best)
+        return boxes if self.total is None else self._relax_total(self.total, boxes, best, priced)
 
-    def _relax_total(self, total: RankTotals, boxes: Boxes, best: Solution | None) -> Boxes:
+    def _relax_total(
+        self,
+        total: RankTotals,
+        boxes: Boxes,
+        best: Solution | None,
+        priced: Sequence[PricedValues],
+    ) -> Boxes:
         """Return boxes with ranks and bounds that take the total into account."""
         boxes = boxes.take(total.reachable(boxes.lo, boxes.hi))
         boxes = self._above(boxes, best)
         misfits = np.flatnonzero(~total.fit(boxes.ranks))
         if not len(misfits):
             return boxes
-        ranks, bound, pivot, split = total.relax(boxes.lo[misfits], boxes.hi[misfits])
+        ranks, bound, pivot, split = total.relax(boxes.lo[misfits], boxes.hi[misfits], priced)
         boxes = boxes.take(np.arange(len(boxes.bound)))  # a copy
         boxes.ranks[misfits], boxes.pivot[misfits], boxes.split[misfits] = ranks, pivot, split
         boxes.bound[misfits] = np.minimum(boxes.bound[misfits], bound)
         return self._above(boxes, best)
 
     def _split_pivot(self, boxes: Boxes) -> Parts:
-        """Split boxes between two ranks of their pivots."""
+        """Split boxes between two ranks of their pivots, or into equal parts."""
+        rows, pivot = np.arange(len(boxes.bound)), boxes.pivot
+        first, last = boxes.lo[rows, pivot, None], boxes.hi[rows, pivot, None]
+        n_parts = PARTS if (boxes.split < 0).any() else 2
+        starts = first + (last + 1 - first) * np.arange(n_parts + 1) // n_parts  # (B, M + 1)
+        starts[:, 1:-1] = np.where(boxes.split[:, None] < 0, starts[:, 1:-1], last + 1)
+        starts[:, 1] = np.where(boxes.split < 0, starts[:, 1], boxes.split + 1)
         lo, hi, low, high = (
-            np.concatenate((part, part)) for part in (boxes.lo, boxes.hi, boxes.low, boxes.high)
+            np.repeat(part[:, None], n_parts, axis=1)
+            for part in (boxes.lo, boxes.hi, boxes.low, boxes.high)
         )
-        rows = np.arange(len(boxes.bound))
-        hi[rows, boxes.pivot] = boxes.split
-        lo[rows + len(rows), boxes.pivot] = boxes.split + 1
-        return lo, hi, low, high
+        lo[rows, :, pivot], hi[rows, :, pivot] = starts[:, :-1], starts[:, 1:] - 1
+        return _flat(lo), _flat(hi), _flat(low), _flat(high)
 
     def _find_strays(self, boxes: Boxes) -> Indices:
         """Return a group of each box whose rank isn't within the limits on rates, or -1."""
@@ -426,9 +453,7 @@ class Searcher:
         for group, above in ((low_group, True), (high_group, False)):
             if spread == ("maximum" if above else "minimum"):
                 continue  # only the other group is at fault
-            lo, hi, low, high = (
-                part[0].copy() for part in (box.lo, box.hi, box.low, box.high)
-            )
+            lo, hi, low, high = (part[0].copy() for part in (box.lo, box.hi, box.low, box.high))
             rank = int(box.ranks[0, group])
             if rates.direction:
                 first, last = rates.beyond(group, rank, above)
