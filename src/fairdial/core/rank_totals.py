@@ -12,12 +12,15 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from math import ceil, floor
+from typing import Literal
 
 import numpy as np
 
 from fairdial._arrays import Floats, Indices, Mask
 from fairdial.core.rank_rates import Array
 from fairdial.core.rank_values import RankValues
+
+Side = Literal["left", "right"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,9 +94,8 @@ class RankTotals:
 
     def fix_price(self, lo: Indices, hi: Indices) -> PricedValues:
         """Return the values at the price of one box (1, K)."""
-        side, limit = "left", self.most
-        if not self._is_over(lo, hi)[0]:
-            side, limit = "right", self.least
+        side: Side = "left" if self._is_over(lo, hi)[0] else "right"
+        limit = self.most if side == "left" else self.least
         price = float(self._find_price(lo, hi, side)[0])
         values = [
             RankValues(group.values - price * part)
@@ -142,10 +144,12 @@ class RankTotals:
         ranks, bound = np.empty_like(lo), np.empty(len(lo))
         pivot, split = np.full((2, len(lo)), -1)
         over = self._is_over(lo, hi)
-        for which, side, limit in ((over, "left", self.most), (~over, "right", self.least)):
-            rows = np.flatnonzero(which)
+        sides: tuple[Side, Side] = ("left", "right")
+        for side in sides:
+            rows = np.flatnonzero(over if side == "left" else ~over)
             if not len(rows):
                 continue
+            limit = self.most if side == "left" else self.least
             low, high = lo[rows], hi[rows]
             price = self._find_price(low, high, side)
             few = self._best_at(price, low, high, "left")
@@ -167,7 +171,7 @@ class RankTotals:
         pivot = np.where(pivot < 0, (hi - lo).argmax(axis=1), pivot)
         return ranks, bound, pivot, split
 
-    def _best_at(self, price: Floats, lo: Indices, hi: Indices, side: str) -> Indices:
+    def _best_at(self, price: Floats, lo: Indices, hi: Indices, side: Side) -> Indices:
         """Return the fewest ("left") or most ("right") ranks that are best at a price per row."""
         ranks = np.empty_like(lo)
         for group, (_, falling) in enumerate(self._concave):
@@ -175,20 +179,23 @@ class RankTotals:
             ranks[:, group] = np.clip(chosen, lo[:, group], hi[:, group])
         return ranks
 
-    def _find_price(self, lo: Indices, hi: Indices, side: str) -> Floats:
+    def _find_price(self, lo: Indices, hi: Indices, side: Side) -> Floats:
         """Return the price closest to 0 at which a limit is kept, of those that matter."""
         zero = int(self._prices.searchsorted(0.0))
         if side == "left":  # the first price from 0 up at which the total is small enough
             bad, good = np.full(len(lo), zero - 1), np.full(len(lo), len(self._prices) - 1)
         else:  # the last price from 0 down at which it is large enough
             bad, good = np.full(len(lo), zero + 1), np.zeros(len(lo), np.intp)
-        while (np.abs(good - bad) > 1).any():
+        while True:
+            wide: Mask = np.abs(good - bad) > 1
+            if not wide.any():
+                break
             middle = (good + bad) // 2
             total = self.sum(self._best_at(self._prices[middle], lo, hi, side))
             kept = total <= self.most if side == "left" else total >= self.least
-            wide = np.abs(good - bad) > 1
             good, bad = np.where(wide & kept, middle, good), np.where(wide & ~kept, middle, bad)
-        return self._prices[good]
+        prices: Floats = self._prices[good]
+        return prices
 
     def _fill(self, begin: Indices, end: Indices, room: Array) -> tuple[Indices, Indices]:
         """Move ranks from begin toward end, group by group, until a limit is reached.
