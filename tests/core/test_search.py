@@ -8,8 +8,8 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from fairdial.core.search import Limit, Searcher, Total, search
 from fairdial.core.rank_values import RangeMaxima
+from fairdial.core.search import Limit, Searcher, Total, search
 from fairdial.datasets import make_gaussian
 
 SPREADS = ("difference", "ratio", "minimum", "maximum")
@@ -69,9 +69,7 @@ class Groups:
 def is_met(limit, ranks):
     exact = all(np.issubdtype(part.dtype, np.integer) for part in limit.numerator)
     rates = []
-    for numerator, denominator, rank in zip(
-        limit.numerator, limit.denominator, ranks, strict=True
-    ):
+    for numerator, denominator, rank in zip(limit.numerator, limit.denominator, ranks, strict=True):
         above, below = numerator[rank], denominator.reshape(-1)[rank if denominator.ndim else 0]
         if below:
             rates.append(Fraction(int(above), int(below)) if exact else above / below)
@@ -101,7 +99,9 @@ def enumerate_ranks(values, limits, lowest, highest, total=None):
     combinations = list(itertools.product(*ranges))
     if not combinations:
         return None
-    totals = sum(v[np.array(k)] for v, k in zip(values, zip(*combinations, strict=True), strict=True))
+    totals = sum(
+        v[np.array(k)] for v, k in zip(values, zip(*combinations, strict=True), strict=True)
+    )
     for best in np.argsort(-totals, kind="stable"):
         ranks = combinations[best]
         if keeps(total, ranks) and all(is_met(limit, ranks) for limit in limits):

@@ -147,7 +147,7 @@ class Point:
 
     @property
     def gaps(self) -> dict[str, float]:
-        """The gap of each demand, before it is scaled; for a minimum or maximum, what is missing."""
+        """The unscaled gap of each demand; what is missing to a minimum or maximum."""
         split = self.criterion.split(self.selected_cells), self.criterion.split(self.cells)
         return {
             demand.name: float(replace(demand, scale=Fraction(1)).gap_of(*split))

@@ -12,12 +12,15 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from math import ceil, floor
+from typing import Literal
 
 import numpy as np
 
 from fairdial._arrays import Floats, Indices, Mask
 from fairdial.core.rank_rates import Array
 from fairdial.core.rank_values import RankValues
+
+Side = Literal["left", "right"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,11 +40,28 @@ class Total:
     least: Fraction = Fraction(0)
 
 
+@dataclass(frozen=True, eq=False)
+class PricedValues:
+    """Values minus a fixed price per selected row, of all groups."""
+
+    values: list[RankValues]
+    refund: float  # price times limit
+
+    def best(self, lo: Indices, hi: Indices) -> tuple[Indices, Floats]:
+        """Return the best ranks in intervals (B, K), and an upper bound of the value (B,)."""
+        ranks, bound = np.empty_like(lo), np.full(len(lo), self.refund)
+        for a, group in enumerate(self.values):
+            ranks[:, a] = group.best(lo[:, a], hi[:, a])
+            bound += group.values[ranks[:, a]]
+        return ranks, bound
+
+
 class RankTotals:
     """A total prepared for searches.
 
-    Values that aren't concave in the number of selected rows are replaced by their least concave
-    majorant; together with the values at a fixed price, which bound them from another side.
+    Every box has its own price. For this, values that aren't concave in the number of selected
+    rows are replaced by their least concave majorant. The bound is then too large in small boxes,
+    so that values at a few fixed prices are used as well.
     """
 
     def __init__(self, total: Total, values: Sequence[RankValues]) -> None:
@@ -66,21 +86,22 @@ class RankTotals:
         return np.sort(np.concatenate([[0.0], *(-slopes for _, slopes in self._concave)]))
 
     @cached_property
-    def _priced(self) -> tuple[list[RankValues], float]:
-        """Values at the price of the whole range and the price of its limit, if not concave."""
-        pairs = list(zip(self._concave, self.values, strict=True))
+    def is_concave(self) -> bool:
+        """Whether all values are concave in the number of selected rows, but for rounding."""
+        pairs = zip(self._concave, self.values, strict=True)
         gap = sum(float((concave - group.values).max()) for (concave, _), group in pairs)
-        if gap <= 1e-13 * sum(float(np.abs(group.values).max()) for group in self.values):
-            return [], 0.0
-        last = np.array([[len(part) - 1 for part in self.selected]])
-        over = self.sum(self._best_at(np.zeros(1), last * 0, last, "left"))[0] > self.most
-        side, limit = ("left", self.most) if over else ("right", self.least)
-        price = float(self._find_price(last * 0, last, side)[0])
-        priced = [
+        return gap <= 1e-13 * sum(float(np.abs(group.values).max()) for group in self.values)
+
+    def fix_price(self, lo: Indices, hi: Indices) -> PricedValues:
+        """Return the values at the price of one box (1, K)."""
+        side: Side = "left" if self._is_over(lo, hi)[0] else "right"
+        limit = self.most if side == "left" else self.least
+        price = float(self._find_price(lo, hi, side)[0])
+        values = [
             RankValues(group.values - price * part)
             for part, group in zip(self.selected, self.values, strict=True)
         ]
-        return priced, price * limit
+        return PricedValues(values, price * limit)
 
     def sum(self, ranks: Indices) -> Array:
         """Return the number of selected rows at ranks (B, K)."""
@@ -98,11 +119,18 @@ class RankTotals:
         """Return whether rank intervals may hold ranks that keep the limits."""
         return (self.sum(lo) <= self.most) & (self.sum(hi) >= self.least)
 
-    def relax(self, lo: Indices, hi: Indices) -> tuple[Indices, Floats, Indices, Indices]:
+    def _is_over(self, lo: Indices, hi: Indices) -> Mask:
+        """Return whether the upper limit binds: even the fewest best ranks exceed it."""
+        return self.sum(self._best_at(np.zeros(len(lo)), lo, hi, "left")) > self.most
+
+    def relax(
+        self, lo: Indices, hi: Indices, priced: Sequence[PricedValues] = ()
+    ) -> tuple[Indices, Floats, Indices, Indices]:
         """Return ranks, an upper bound of the value, and where to split each box.
 
         The ranks keep the limit that binds, if possible with no more than one group, the *pivot*,
-        short of the bound. A box is split between two ranks of this group.
+        short of the bound. A box is split between two ranks of this group. Values at fixed prices
+        (``priced``) lower the bound.
 
         Returns
         -------
@@ -111,16 +139,17 @@ class RankTotals:
         pivot : (B,)
             The group to split.
         split : (B,)
-            Highest rank of the pivot in the first part.
+            Highest rank of the pivot in the first part; -1 for equal parts.
         """
         ranks, bound = np.empty_like(lo), np.empty(len(lo))
         pivot, split = np.full((2, len(lo)), -1)
-        # Which limit binds: the total of the smallest best ranks at price 0 is too large, or not.
-        over = self.sum(self._best_at(np.zeros(len(lo)), lo, hi, "left")) > self.most
-        for which, side, limit in ((over, "left", self.most), (~over, "right", self.least)):
-            rows = np.flatnonzero(which)
+        over = self._is_over(lo, hi)
+        sides: tuple[Side, Side] = ("left", "right")
+        for side in sides:
+            rows = np.flatnonzero(over if side == "left" else ~over)
             if not len(rows):
                 continue
+            limit = self.most if side == "left" else self.least
             low, high = lo[rows], hi[rows]
             price = self._find_price(low, high, side)
             few = self._best_at(price, low, high, "left")
@@ -132,20 +161,17 @@ class RankTotals:
                 bound[rows] += concave[chosen]
             ranks[rows], pivot[rows] = self._fill(begin, end, limit - total)
             split[rows] = ranks[rows, pivot[rows]] - (side == "right")
-        priced, extra = self._priced
-        if priced:
-            fixed = np.full(len(lo), extra)
-            for group, prepared in enumerate(priced):
-                fixed += prepared.values[prepared.best(lo[:, group], hi[:, group])]
+        for prices in priced:
+            found, fixed = prices.best(lo, hi)
             bound = np.minimum(bound, fixed)
-        # Without a pivot, split the widest interval at the rank found.
-        loose = np.flatnonzero(pivot < 0)
-        pivot[loose] = (hi[loose] - lo[loose]).argmax(axis=1)
-        chosen = loose, pivot[loose]
-        split[loose] = np.clip(ranks[chosen], lo[chosen], np.maximum(lo[chosen], hi[chosen] - 1))
+            fits = self.fit(found)
+            ranks[fits], pivot[:] = found[fits], -1
+        # Without a pivot, split the widest interval.
+        split[pivot < 0] = -1
+        pivot = np.where(pivot < 0, (hi - lo).argmax(axis=1), pivot)
         return ranks, bound, pivot, split
 
-    def _best_at(self, price: Floats, lo: Indices, hi: Indices, side: str) -> Indices:
+    def _best_at(self, price: Floats, lo: Indices, hi: Indices, side: Side) -> Indices:
         """Return the fewest ("left") or most ("right") ranks that are best at a price per row."""
         ranks = np.empty_like(lo)
         for group, (_, falling) in enumerate(self._concave):
@@ -153,20 +179,23 @@ class RankTotals:
             ranks[:, group] = np.clip(chosen, lo[:, group], hi[:, group])
         return ranks
 
-    def _find_price(self, lo: Indices, hi: Indices, side: str) -> Floats:
+    def _find_price(self, lo: Indices, hi: Indices, side: Side) -> Floats:
         """Return the price closest to 0 at which a limit is kept, of those that matter."""
         zero = int(self._prices.searchsorted(0.0))
         if side == "left":  # the first price from 0 up at which the total is small enough
             bad, good = np.full(len(lo), zero - 1), np.full(len(lo), len(self._prices) - 1)
         else:  # the last price from 0 down at which it is large enough
             bad, good = np.full(len(lo), zero + 1), np.zeros(len(lo), np.intp)
-        while (np.abs(good - bad) > 1).any():
+        while True:
+            wide: Mask = np.abs(good - bad) > 1
+            if not wide.any():
+                break
             middle = (good + bad) // 2
             total = self.sum(self._best_at(self._prices[middle], lo, hi, side))
             kept = total <= self.most if side == "left" else total >= self.least
-            wide = np.abs(good - bad) > 1
             good, bad = np.where(wide & kept, middle, good), np.where(wide & ~kept, middle, bad)
-        return self._prices[good]
+        prices: Floats = self._prices[good]
+        return prices
 
     def _fill(self, begin: Indices, end: Indices, room: Array) -> tuple[Indices, Indices]:
         """Move ranks from begin toward end, group by group, until a limit is reached.

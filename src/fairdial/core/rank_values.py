@@ -36,7 +36,7 @@ class RankValues:
     def best(self, lo: Indices, hi: Indices) -> Indices:
         """Return the best rank in each interval."""
         if self.unimodal:
-            return np.clip(self.peak, lo, hi)
+            return np.minimum(np.maximum(lo, self.peak), hi)
         return self._maxima.best(lo, hi)
 
     def best_within(
