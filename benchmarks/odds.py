@@ -21,7 +21,7 @@ import importlib.util
 import json
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
@@ -32,9 +32,10 @@ from common import Rows, machine, table
 from numpy.typing import NDArray
 from peers import ErrorParity, Fairlearn, OxonFair, Peer, quiet
 from sklearn.ensemble import HistGradientBoostingClassifier
+from sklearn.model_selection import StratifiedKFold
 from threadpoolctl import threadpool_limits
 
-from fairdial import FairBayes, sweep
+from fairdial import sweep
 from fairdial.bench.sources import join_rows
 from fairdial.bench.store import command_line, environment
 from fairdial.datasets import Dataset, load_adult, load_compas
@@ -62,7 +63,6 @@ class Split:
     calibration: Dataset
     test: Dataset
     seed: int
-    cross_fitted: dict[str, FairBayes] = field(default_factory=dict)  # by their options
 
     @classmethod
     def make(cls, name: str, seed: int, n_rows: int | None = None) -> Split:
@@ -97,6 +97,20 @@ class Split:
         """The test rows, scored."""
         return self._scored(self.test)
 
+    @cached_property
+    def cross_fitted(self) -> tuple[Rows, Rows]:
+        """All other rows with out-of-fold scores, and the test rows with the folds' mean scores."""
+        data, X = self.both, features(self.both)
+        strata = 2 * codes(data) + data.y
+        logits, on_test = np.empty(len(data)), []
+        folds = StratifiedKFold(FOLDS, shuffle=True, random_state=self.seed)
+        for fit, held in folds.split(X, strata):
+            model = self.booster().fit(X.iloc[fit], data.y[fit])
+            logits[held] = model.decision_function(X.iloc[held])
+            on_test.append(model.decision_function(features(self.test)))
+        test = Rows(np.mean(on_test, axis=0), codes(self.test), self.test.y)
+        return Rows(logits, codes(data), data.y), test
+
     def _scored(self, data: Dataset) -> Rows:
         return Rows(self.model.decision_function(features(data)), codes(data), data.y)
 
@@ -119,23 +133,20 @@ def unconstrained(split: Split, _: float) -> Decisions:
     return split.calibration_rows.logits > 0, split.test_rows.logits > 0
 
 
-def searched(split: Split, tolerance: float, **options: Any) -> Decisions:
-    """Decide by fairdial's thresholds."""
-    rows, test = split.calibration_rows, split.test_rows
+def dial(rows: Rows, others: Sequence[Rows], tolerance: float, **options: Any) -> list[Mask]:
+    """Find fairdial's rule on some rows, and decide on others; a lottery draws by row number."""
     frontier = sweep(rows.logits, rows.groups, rows.y, criterion=CRITERION, **options)
-    thresholds = frontier.at(tolerance).thresholds
-    return rows.logits > thresholds[rows.groups], test.logits > thresholds[test.groups]
+    return [
+        frontier.decide(these.logits, these.groups, tolerance, keys=np.arange(len(these)))
+        for these in others
+    ]
 
 
-def drawn(split: Split, tolerance: float) -> Decisions:
-    """Decide by fairdial's lottery."""
-    model = FairBayes(split.model, criterion=CRITERION, prefit=True, randomize="hash")
-    held, test = split.calibration, split.test
-    model.calibrate(features(held), held.y, sensitive_features=held.groups)
-    return tuple(
-        model.predict(features(rows), sensitive_features=rows.groups, tolerance=tolerance) == 1
-        for rows in (held, test)
-    )
+def searched(split: Split, tolerance: float, **options: Any) -> Decisions:
+    """Decide by fairdial's rule."""
+    rows, test = split.calibration_rows, split.test_rows
+    held, new = dial(rows, (rows, test), tolerance, **options)
+    return held, new
 
 
 def peer(kind: type[Peer], split: Split, tolerance: float) -> Decisions:
@@ -146,15 +157,9 @@ def peer(kind: type[Peer], split: Split, tolerance: float) -> Decisions:
 
 
 def cross_fitted(split: Split, tolerance: float, **options: Any) -> Decisions:
-    """Decide by fairdial's thresholds on out-of-fold scores of all rows but the test rows."""
-    kept = json.dumps(options)
-    if kept not in split.cross_fitted:
-        rows = split.both
-        split.cross_fitted[kept] = FairBayes(
-            split.booster(), criterion=CRITERION, cv=FOLDS, random_state=split.seed, **options
-        ).fit(features(rows), rows.y, sensitive_features=rows.groups)
-    given = {"sensitive_features": split.test.groups, "tolerance": tolerance}
-    return None, split.cross_fitted[kept].predict(features(split.test), **given) == 1
+    """Decide by fairdial's rule on out-of-fold scores of all rows but the test rows."""
+    rows, test = split.cross_fitted
+    return None, dial(rows, (test,), tolerance, **options)[0]
 
 
 def reduction(split: Split, tolerance: float) -> Decisions:
@@ -190,7 +195,7 @@ METHODS = {
     "fairdial": Method(searched),
     "fairdial, labels": Method(partial(searched, value="labels")),
     "fairdial, nested": Method(partial(searched, nested=True)),
-    "fairdial, lottery": Method(drawn),
+    "fairdial, lottery": Method(partial(searched, randomize="hash")),
     "error-parity": Method(partial(peer, ErrorParity), "error_parity"),
     "oxonfair": Method(partial(peer, OxonFair), "oxonfair"),
     "fairlearn, strict": Method(partial(peer, Fairlearn), "fairlearn"),
