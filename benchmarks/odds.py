@@ -385,7 +385,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if given.table:
         print(show(records))
         return
-    splits, n_rows = (dict.fromkeys(LOADERS, 2), 2_000) if given.quick else (SPLITS, None)
+    splits, n_rows = SPLITS, None
+    if given.quick:
+        given.data, splits, n_rows = ["compas"], {"compas": 2}, 2_000
     with threadpool_limits(1):
         trials = run(given.methods, given.data, set(map(key, records)), splits, n_rows)
         if given.records and not given.quick:
