@@ -12,8 +12,8 @@ the training rows, and find their thresholds on the calibration rows. Those of t
 all rows but the test rows at once: fairlearn's ExponentiatedGradient trains the same classifier
 about 25 times per tolerance, and fairdial cross-fits it once, at the first tolerance. The reduction
 limits the distance of each group's rate to that of all rows, a weaker demand than equalized odds at
-the same tolerance; "as reduction" is fairdial under that demand. Records hold counts of decisions by
-label and group; accuracy and gaps are computed from them.
+the same tolerance; "as reduction" is fairdial under that demand. Records hold counts of decisions
+by label and group; accuracy and gaps are computed from them.
 """
 
 from __future__ import annotations
