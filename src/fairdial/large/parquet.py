@@ -189,6 +189,8 @@ def summarize(
             reader.raise_missing()
         dtypes.add(batch.scores.dtype)
     known = cell_numbers.known
+    if reader.has("weight") and not known:
+        raise InvalidInputError("weight", "have a positive sum", given="0")
     names = [sort_names(set(column)) for column in zip(*known, strict=True)]
     found = dict(zip(filter(reader.has, KEYS), names, strict=False))
     groups, strata = found.get("group", ()), found.get("control", ())

@@ -16,7 +16,7 @@ from fairdial.large.rows import Names, encode_rows
 
 MERGE_SIZE = 1 << 20  # scores that are kept before equal ones are merged
 POSITIONAL = ("logits", "groups", "y")  # of a batch that is a tuple
-ROUNDING = 1e-9  # relative difference of sums of the same weights in another order
+ROUNDING = 1e-12  # of weights in other batches, relative to the sum of all weights
 
 CellBatch = tuple[Scores, Indices, Weights | None]  # scores, cells (group * kinds + kind), weights
 
@@ -66,7 +66,7 @@ class RereadBins(Binned):
         for group in groups:
             group_scores = found.group_scores(group * n_kinds, n_kinds)
             expected = np.where(opened[group], self.counts[group], 0).sum(axis=1)
-            if not _same(group_scores.totals, expected):
+            if not self._agree(group_scores.totals, expected):
                 raise InvalidInputError(
                     self._source,
                     "hold the summarized rows",
@@ -75,12 +75,11 @@ class RereadBins(Binned):
                 )
             yield group_scores
 
-
-def _same(found: Counts, expected: Counts) -> bool:
-    """Whether two sums of the same weights agree: exactly if they are whole numbers."""
-    if found.dtype == expected.dtype == np.int64:
-        return np.array_equal(found, expected)
-    return np.allclose(found, expected, rtol=ROUNDING, atol=0.0)
+    def _agree(self, found: Counts, expected: Counts) -> bool:
+        """Whether two sums of the same weights agree: exactly if they are whole numbers."""
+        if found.dtype == expected.dtype == np.int64:
+            return np.array_equal(found, expected)
+        return bool((abs(found - expected) <= ROUNDING * self.counts.sum()).all())
 
 
 class _DistinctScores:
