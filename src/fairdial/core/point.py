@@ -201,9 +201,10 @@ class Point:
         Only a lottery needs draws (:func:`fairdial.core.lottery.hash_uniform`).
         """
         if self.lottery is None or draws is None:
-            return self.thresholds[codes]
+            return np.asarray(self.thresholds[codes])
         ends = np.cumsum(self.lottery.probabilities, axis=1)[:, :-1]  # (K, M - 1)
-        return self.lottery.thresholds[codes, (draws[:, None] >= ends[codes]).sum(axis=1)]
+        drawn = (draws[:, None] >= ends[codes]).sum(axis=1)
+        return np.asarray(self.lottery.thresholds[codes, drawn])
 
     def to_frame(self) -> pd.DataFrame:
         """Return one line per group: rows, threshold (unless a family), rates, accuracy."""

@@ -27,7 +27,7 @@ Event = Literal["selected", "rejected", "positive", "correct"]
 DIRECTIONS = {"selected": 1, "rejected": -1}
 
 
-def _no_link(u: Any) -> Any:
+def _no_link(u: Any) -> Any:  # noqa: ARG001
     raise InvalidInputError(
         "criterion",
         "have one rate with a closed-form threshold (selection rate, true or false positive rate)",
