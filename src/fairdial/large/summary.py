@@ -17,8 +17,8 @@ from fairdial.core.criteria import criterion as find_criterion
 from fairdial.core.decide import by_label
 from fairdial.core.frontier import Frontier
 from fairdial.core.histograms import Grid, add_to_bins, refine
-from fairdial.core.serialization import DTYPES
 from fairdial.core.problem import Problem
+from fairdial.core.serialization import DTYPES
 from fairdial.core.sweep import ENOUGH_ROWS, check_group_sizes
 from fairdial.core.threshold_path import ThresholdPath
 from fairdial.errors import FairdialWarning, InvalidInputError, renamed, warn
