@@ -413,9 +413,9 @@ def test_few_rows_are_kept_on_the_second_pass(monkeypatch):
     kept = []
     add = second_pass._DistinctScores.add
 
-    def counting(self, scores, cells):
+    def counting(self, scores, *columns):
         kept.append(len(scores))
-        add(self, scores, cells)
+        add(self, scores, *columns)
 
     monkeypatch.setattr(second_pass._DistinctScores, "add", counting)
     summary = ScoreSummary.from_scores(*rows)
@@ -586,7 +586,7 @@ def test_a_truncated_file_is_refused(cut, tmp_path):
 
 def test_a_file_of_a_newer_format_is_refused(tmp_path, monkeypatch):
     with monkeypatch.context() as newer:
-        newer.setattr(files, "FORMAT", 2)
+        newer.setattr(files, "FORMAT", files.FORMAT + 1)
         ScoreSummary.from_scores([1.0], ["a"]).save(tmp_path / "a")
     with pytest.raises(InvalidInputError, match=r"`path`.*version"):
         ScoreSummary.load(tmp_path / "a")

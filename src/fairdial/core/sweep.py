@@ -195,10 +195,9 @@ def sweep_encoded(
         kept = np.flatnonzero(weights)
         if len(kept) < len(weights):  # a weight of 0 is no row
             scores, codes, weights = scores.take(kept), codes.take(kept), weights.take(kept)
-            positive, strata, utility = (
-                None if column is None else column.take(kept)
-                for column in (positive, strata, utility)
-            )
+            positive = None if positive is None else positive.take(kept)
+            strata = None if strata is None else strata.take(kept)
+            utility = None if utility is None else utility.take(kept)
     n_labels, n_groups = 1 if positive is None else 2, len(names)
     n_kinds = n_labels * criterion.n_strata
     kinds = find_kinds(positive, strata)

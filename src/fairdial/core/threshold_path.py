@@ -54,7 +54,7 @@ class _Steps:
             self.eligible = None  # every step
             rows = scores.selected.sum(axis=0)
         else:
-            rows = scores.selected[rate.eligible]
+            rows = scores.selected[int(rate.eligible)]
             self.eligible = np.flatnonzero(rows[1:] != rows[:-1])
             self.lower, self.upper = self.lower[self.eligible], self.upper[self.eligible]
             rows = np.concatenate((rows[:1], rows[self.eligible + 1]))
@@ -218,7 +218,9 @@ class ThresholdPath(OperatingPoints):
         self.gap[-1] = last.max() - last.min()
         if self.eligible.dtype.kind != "i" or float(self.eligible.max()) ** 2 >= EXACT:
             return
-        pairs = np.float64(self.eligible.prod())  # of the denominators of both extreme rates
+        pairs = np.asarray(
+            self.eligible.prod(), np.float64
+        )  # of the denominators of both extreme rates
         if self.n_groups != 2:
             start = self.rates(np.array([0]))[0]
             at_top = np.append(ceiling.group, start.argmin())[fallen]
@@ -226,7 +228,7 @@ class ThresholdPath(OperatingPoints):
             high = np.where(highest >= raised_to, at_top, _furthest(floor, 1)[risen])
             low = np.where(lowest <= lowered_to, at_bottom, _furthest(ceiling, -1)[fallen])
             high[-1], low[-1] = last.argmax(), last.argmin()
-            pairs = np.float64(1) * self.eligible[high] * self.eligible[low]
+            pairs = np.asarray(self.eligible[high] * self.eligible[low], np.float64)
         self.gap = np.rint(self.gap * pairs) / pairs  # the exact quotient, rounded once
 
     @cached_property

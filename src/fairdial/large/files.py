@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable
+from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,7 @@ from fairdial.core.histograms import Grid
 from fairdial.core.serialization import DTYPES, json_name
 from fairdial.errors import InvalidInputError
 
-FORMAT = 1
+FORMAT = 2  # version 1 has neither weights nor strata
 BITS = 16  # 2^16 bins of 2^-11 take a tenth longer to count than 2^14, 2^20 bins twice as long
 MIN_BITS, MAX_BITS = 8, 20
 MAX_BINS = 1 << 27  # a gigabyte of counts
@@ -39,26 +40,37 @@ def check_size(n_cells: int, grid: Grid) -> None:
         raise InvalidInputError(
             "bits",
             f"allow at most {MAX_BINS:,} bins in total",
-            given=f"2^{grid.bits} bins for each of {n_cells:,} groups and labels",
+            given=f"2^{grid.bits} bins for each of {n_cells:,} groups, strata and labels",
             hint="Check that the group column contains groups.",
         )
 
 
-def write_summary(
-    path: str | PathLike[str], counts: Counts, groups: Sequence[Hashable], dtype: Dtype
-) -> None:
-    """Write the nonzero counts by group, label and bin."""
+@dataclass(frozen=True)
+class SummaryData:
+    """What a summary consists of; see :class:`fairdial.ScoreSummary`."""
+
+    counts: Counts
+    groups: tuple[Hashable, ...]
+    dtype: Dtype
+    strata: tuple[Hashable, ...] = ()
+    n_rows: NDArray[np.int64] | None = None
+
+
+def write_summary(path: str | PathLike[str], data: SummaryData) -> None:
+    """Write the nonzero counts by group, kind and bin."""
     from safetensors import SafetensorError
     from safetensors.numpy import save_file
 
-    places = np.flatnonzero(counts)
-    tensors = {"places": places.astype(np.int64), "rows": counts.reshape(-1)[places]}
+    places = np.flatnonzero(data.counts)
+    tensors = {"places": places.astype(np.int64), "rows": data.counts.reshape(-1)[places]}
     header: dict[str, Any] = {
         "format": "fairdial.summary",
         "version": FORMAT,
-        "shape": list(counts.shape),
-        "groups": [json_name(group) for group in groups],
-        "dtype": dtype.name,
+        "shape": list(data.counts.shape),
+        "groups": [json_name(group) for group in data.groups],
+        "strata": [json_name(stratum) for stratum in data.strata],
+        "n_rows": None if data.n_rows is None else data.n_rows.tolist(),
+        "dtype": data.dtype.name,
     }
     header["sha256"] = _hash(header, tensors)
     try:
@@ -70,10 +82,8 @@ def write_summary(
         ) from error
 
 
-def read_summary(
-    path: str | PathLike[str],
-) -> tuple[Counts, tuple[Hashable, ...], Dtype]:
-    """Return the counts, groups and dtype that :func:`write_summary` wrote."""
+def read_summary(path: str | PathLike[str]) -> SummaryData:
+    """Return what :func:`write_summary` wrote."""
     from safetensors import SafetensorError, safe_open
 
     try:
@@ -91,14 +101,7 @@ def read_summary(
             tensors = {name: stored.get_tensor(name) for name in ("places", "rows")}
         if header.pop("sha256") != _hash(header, tensors):
             raise ValueError("the checksum is wrong")
-        n_groups, n_labels, size = header["shape"]
-        groups = tuple(header["groups"])
-        if len(groups) != n_groups or n_labels not in (1, 2) or size & (size - 1):
-            raise ValueError("counts and groups don't match")
-        check_size(n_groups * n_labels, check_bits(size.bit_length() - 1))
-        counts = np.zeros(n_groups * n_labels * size, np.int64)
-        counts[tensors["places"]] = tensors["rows"]
-        return counts.reshape(n_groups, n_labels, size), groups, DTYPES[header["dtype"]]
+        return _restore(header, tensors["places"], tensors["rows"])
     except FileNotFoundError:
         raise InvalidInputError("path", "be an existing file", given=repr(str(path))) from None
     except (SafetensorError, OSError, KeyError, IndexError, TypeError, ValueError) as error:
@@ -109,7 +112,27 @@ def read_summary(
         ) from error
 
 
-def _hash(header: dict[str, Any], tensors: dict[str, NDArray[np.int64]]) -> str:
+def _restore(header: dict[str, Any], places: NDArray[np.int64], rows: Counts) -> SummaryData:
+    """Return a summary's data from a header and the nonzero counts."""
+    n_groups, n_kinds, size = header["shape"]
+    groups, strata = tuple(header["groups"]), tuple(header.get("strata", ()))
+    if (
+        len(groups) != n_groups
+        or n_kinds not in (max(1, len(strata)), 2 * max(1, len(strata)))
+        or size & (size - 1)
+    ):
+        raise ValueError("counts, groups and strata don't match")
+    check_size(n_groups * n_kinds, check_bits(size.bit_length() - 1))
+    counts = np.zeros(n_groups * n_kinds * size, rows.dtype)
+    counts[places] = rows
+    n_rows = None
+    if header.get("n_rows") is not None:
+        n_rows = np.array(header["n_rows"], np.int64).reshape(n_kinds, n_groups)
+    dtype = DTYPES[header["dtype"]]
+    return SummaryData(counts.reshape(n_groups, n_kinds, size), groups, dtype, strata, n_rows)
+
+
+def _hash(header: dict[str, Any], tensors: dict[str, NDArray[Any]]) -> str:
     digest = hashlib.sha256(json.dumps(header, sort_keys=True).encode())
     for name in ("places", "rows"):
         digest.update(tensors[name].tobytes())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numbers
 from collections.abc import Hashable, Iterator, Sequence
+from itertools import product
 from os import PathLike
 
 import numpy as np
@@ -22,8 +23,9 @@ from fairdial.large.second_pass import CellBatch
 from fairdial.large.summary import ScoreSummary, find_frontier
 
 NO_LABELS: tuple[Hashable, ...] = (None,)
+KEYS = ("group", "control", "label")  # what a cell has in common
 
-Cell = tuple[Hashable, Hashable]  # a group and a label
+Cell = tuple[Hashable, ...]  # group, stratum and label, those that were named
 
 
 def calibrate_parquet(
@@ -32,6 +34,8 @@ def calibrate_parquet(
     score: str = "score",
     group: str = "group",
     label: str | None = None,
+    weight: str | None = None,
+    control: str | None = None,
     criterion: str | Criterion = "demographic_parity",
     tolerances: ArrayLike | None = None,
     pos_label: Hashable = None,
@@ -57,6 +61,10 @@ def calibrate_parquet(
     label : str, optional
         Column of labels: two values of any type. Demographic parity doesn't need it; without it,
         accuracy is unknown.
+    weight : str, optional
+        Column of weights. A row with weight 3 counts as three rows; rows with weight 0 don't count.
+    control : str, optional
+        Column of strata, for criteria within strata.
     criterion : str or Criterion
         The criterion to equalize.
     tolerances : array-like, optional
@@ -71,7 +79,7 @@ def calibrate_parquet(
     min_count : int
         Minimum number of eligible rows per group.
     bits : int
-        2^bits bins per group and label, from 8 to 20.
+        2^bits bins per group, stratum and label, from 8 to 20.
 
     Returns
     -------
@@ -98,7 +106,9 @@ def calibrate_parquet(
     exact = None
     if tolerances is not None:
         exact = np.atleast_1d(check_tolerance(tolerances, "tolerances"))
-    reader = ParquetReader(path, score, group, label, probabilities=probabilities)
+    reader = ParquetReader(
+        path, score, group, label, weight=weight, control=control, probabilities=probabilities
+    )
     summary, cells = summarize(reader, grid, pos_label=pos_label)
     return find_frontier(
         summary,
@@ -117,6 +127,8 @@ def summarize_parquet(
     score: str = "score",
     group: str = "group",
     label: str | None = None,
+    weight: str | None = None,
+    control: str | None = None,
     pos_label: Hashable = None,
     probabilities: bool = False,
     bits: int = BITS,
@@ -139,7 +151,9 @@ def summarize_parquet(
     ScoreSummary(3 rows without labels, groups=['a', 'b'], float64, 2^16 bins)
     """
     grid = check_bits(bits)
-    reader = ParquetReader(path, score, group, label, probabilities=probabilities)
+    reader = ParquetReader(
+        path, score, group, label, weight=weight, control=control, probabilities=probabilities
+    )
     return summarize(reader, grid, pos_label=pos_label)[0]
 
 
@@ -156,67 +170,91 @@ def summarize(
     pos_label: Hashable = None,
     classes: Sequence[Hashable] | None = None,
 ) -> tuple[ScoreSummary, dict[Cell, int]]:
-    """Return the summary of all rows, and the cell of each group and label.
+    """Return the summary of all rows, and the cell of each group, stratum and label.
 
     ``classes`` are the negative and the positive label, if they are known.
     """
     cell_numbers, dtypes = _CellNumbers(), {np.dtype(np.float32)}
-    counts = np.zeros((0, grid.size), np.int64)
+    counts: Counts = np.zeros((0, grid.size), np.int64)
+    n_rows = np.zeros(0, np.int64)
     for batch in reader.batches():
         cells = cell_numbers.of(batch)
         if len(cell_numbers.known) > len(counts):
             counts = _grow(counts, len(cell_numbers.known), grid)
-        if not add_to_bins(counts, grid, batch.scores, cells):
+            n_rows = np.append(n_rows, np.zeros(len(counts) - len(n_rows), np.int64))
+        if batch.weights is not None:
+            counts = counts.astype(np.result_type(counts, batch.weights), copy=False)
+            n_rows += np.bincount(cells, minlength=len(n_rows))
+        if not add_to_bins(counts, grid, batch.scores, cells, batch.weights):
             reader.raise_missing()
         dtypes.add(batch.scores.dtype)
-    names = sort_names({group for group, _ in cell_numbers.known})
-    order = NO_LABELS
-    if reader.has_labels:
-        found = sort_names({label for _, label in cell_numbers.known})
-        order = _classes(found, pos_label) if classes is None else tuple(classes)
-        for label in found:
-            if label not in order:
-                raise InvalidInputError(
-                    "label", f"be {order[0]!r} or {order[1]!r} in every row", given=repr(label)
-                )
-    pairs = [(name, label) for name in names for label in order]
-    ordered = np.zeros((len(pairs), grid.size), np.int64)
-    for cell, pair in enumerate(pairs):
-        if pair in cell_numbers.known:
-            ordered[cell] = counts[cell_numbers.known[pair]]
-    shape = len(names), len(order), grid.size
-    summary = ScoreSummary(ordered.reshape(shape), names, np.result_type(*dtypes))
-    return summary, {pair: cell for cell, pair in enumerate(pairs)}
+    known = cell_numbers.known
+    if reader.has("weight") and not known:
+        raise InvalidInputError("weight", "have a positive sum", given="0")
+    names = [sort_names(set(column)) for column in zip(*known, strict=True)]
+    found = dict(zip(filter(reader.has, KEYS), names, strict=False))
+    groups, strata = found.get("group", ()), found.get("control", ())
+    labels = NO_LABELS
+    if reader.has("label"):
+        labels = _find_labels(found.get("label", ()), pos_label, classes)
+        found["label"] = labels
+    places = list(product(*found.values())) if groups else []
+    shape = len(groups), max(1, len(strata)) * len(labels)
+    ordered = np.zeros((len(places), grid.size), counts.dtype)
+    rows = np.zeros(len(places), np.int64)
+    for cell, place in enumerate(places):
+        if place in known:
+            ordered[cell], rows[cell] = counts[known[place]], n_rows[known[place]]
+    summary = ScoreSummary(
+        ordered.reshape(*shape, grid.size),
+        groups,
+        np.result_type(*dtypes),
+        strata,
+        rows.reshape(shape).T if reader.has("weight") else None,
+    )
+    return summary, {place: cell for cell, place in enumerate(places)}
+
+
+def _find_labels(
+    found: Sequence[Hashable], pos_label: Hashable, classes: Sequence[Hashable] | None
+) -> tuple[Hashable, ...]:
+    """Return the negative and the positive label; raise on others."""
+    labels = _classes(found, pos_label) if classes is None else tuple(classes)
+    for label in found:
+        if label not in labels:
+            raise InvalidInputError(
+                "label", f"be {labels[0]!r} or {labels[1]!r} in every row", given=repr(label)
+            )
+    return labels
 
 
 def reread(reader: ParquetReader, cells: dict[Cell, int]) -> Iterator[CellBatch]:
     """Yield all rows again, with the cells of the first pass."""
     cell_numbers = _CellNumbers(cells)
     for batch in reader.batches():
-        yield batch.scores, cell_numbers.of(batch)
+        yield batch.scores, cell_numbers.of(batch), batch.weights
 
 
 class _CellNumbers:
-    """A number for each group and label: the known ones, or in the order of their first rows."""
+    """A number for each cell: the known ones, or in the order of their first rows."""
 
     def __init__(self, known: dict[Cell, int] | None = None) -> None:
         self.known: dict[Cell, int] = {} if known is None else known
         self._grows = known is None
-        self._values: tuple[Sequence[Hashable], Sequence[Hashable]] = (), ()
+        self._values: list[Sequence[Hashable]] = []
         self._table = np.zeros(0, np.intp)
 
     def of(self, batch: Batch) -> Indices:
-        """Return the number of each row's group and label."""
-        groups, labels = batch.groups, batch.labels
-        label_values = NO_LABELS if labels is None else labels.values
-        if self._values != (groups.values, label_values):  # else reuse the last batch's table
-            pairs = ((group, label) for group in groups.values for label in label_values)
-            self._table = np.array([self.known.get(pair, -1) for pair in pairs], np.intp)
-            self._values = groups.values, label_values
-        codes = groups.codes.astype(np.intp)
-        if labels is not None:
-            codes *= len(label_values)
-            codes += labels.codes.astype(np.intp)  # adding unsigned codes would fail
+        """Return the number of each row's group, stratum and label."""
+        columns = [batch.columns[key] for key in KEYS if key in batch.columns]
+        values = [column.values for column in columns]
+        if self._values != values:  # else reuse the last batch's table
+            self._table = np.array([self.known.get(c, -1) for c in product(*values)], np.intp)
+            self._values = values
+        codes = np.zeros(len(batch.scores), np.intp)
+        for column in columns:
+            codes *= len(column.values)
+            codes += column.codes.astype(np.intp)  # adding unsigned codes would fail
         found = self._table.take(codes)
         if found.min() < 0:
             self._add(np.unique(codes[found < 0]))
@@ -224,20 +262,20 @@ class _CellNumbers:
         return found
 
     def _add(self, codes: Indices) -> None:
-        groups, labels = self._values
-        for code in codes.tolist():
-            pair = groups[code // len(labels)], labels[code % len(labels)]
+        places = np.unravel_index(codes, [len(values) for values in self._values])
+        for code, *place in zip(codes.tolist(), *(p.tolist() for p in places), strict=True):
+            cell = tuple(values[i] for values, i in zip(self._values, place, strict=True))
             if not self._grows:
                 raise InvalidInputError(
-                    "path", "hold the same rows in every pass", given=f"{pair} in a later one"
+                    "path", "hold the same rows in every pass", given=f"{cell} in a later one"
                 )
-            self._table[code] = self.known.setdefault(pair, len(self.known))
+            self._table[code] = self.known.setdefault(cell, len(self.known))
 
 
 def _grow(counts: Counts, n_cells: int, grid: Grid) -> Counts:
     """Return the counts with room for more cells, at least twice as many."""
     check_size(n_cells, grid)
-    longer = np.zeros((max(n_cells, 2 * len(counts)), grid.size), np.int64)
+    longer = np.zeros((max(n_cells, 2 * len(counts)), grid.size), counts.dtype)
     longer[: len(counts)] = counts
     return longer
 

@@ -1,4 +1,4 @@
-"""Read scored rows from Parquet files in batches: scores, and codes of groups and labels."""
+"""Read scored rows from Parquet files in batches: scores, weights, and codes of their columns."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from urllib.parse import unquote
 
 import numpy as np
 
-from fairdial._arrays import Codes, Scores
+from fairdial._arrays import EXACT, Codes, Scores, Weights
 from fairdial._validation import check_scores, did_you_mean
 from fairdial.core.logits import proba_to_logits
 from fairdial.errors import InvalidInputError, MissingExtraError, install_command
@@ -25,6 +25,7 @@ BUFFER = 1 << 20  # bytes of a column that are read at once, for row groups of a
 HIDDEN = (".", "_")  # prefixes of files that are unfinished, or not data
 MAX_CODE = 256  # smaller integers are their own codes
 NO_PARTITION = "__HIVE_DEFAULT_PARTITION__"
+NUMERIC = ("score", "weight")  # other columns hold values of any type
 INTEGER = re.compile("0|-?[1-9][0-9]*")
 
 
@@ -38,11 +39,11 @@ class Encoded:
 
 @dataclass(frozen=True)
 class Batch:
-    """Some rows: scores, groups and, optionally, labels."""
+    """Some rows with positive weights: scores; groups, strata and labels, and weights."""
 
     scores: Scores
-    groups: Encoded
-    labels: Encoded | None
+    columns: dict[str, Encoded]  # those of "group", "control" and "label" that were named
+    weights: Weights | None
 
 
 class ParquetReader:
@@ -50,7 +51,7 @@ class ParquetReader:
 
     Parameters
     ----------
-    path, score, group, label, probabilities
+    path, score, group, label, weight, control, probabilities
         As in :func:`fairdial.calibrate_parquet`.
     """
 
@@ -61,19 +62,24 @@ class ParquetReader:
         group: str,
         label: str | None,
         *,
+        weight: str | None = None,
+        control: str | None = None,
         probabilities: bool = False,
     ) -> None:
         self._arrow = _pyarrow()
         self._files = _find_files(Path(path))
         self._folders = _read_folders(Path(path), self._files)
-        self._columns = {"score": score, "group": group}
-        self.has_labels = label is not None
-        if label is not None:
-            self._columns["label"] = label
+        optional = {"label": label, "control": control, "weight": weight}
+        named = {argument: column for argument, column in optional.items() if column is not None}
+        self._columns = {"score": score, "group": group, **named}
         self._probabilities = probabilities
         self._booleans: dict[str, bool] = {}  # whether a column has booleans rather than numbers
         for file in self._files:
             self._check_columns(file)
+
+    def has(self, argument: str) -> bool:
+        """Return whether the column of an argument was named."""
+        return argument in self._columns
 
     # ---- columns ---------------------------------------------------------------------------------
 
@@ -94,15 +100,19 @@ class ParquetReader:
                     given=repr(column),
                     hint=did_you_mean(column, known),
                 )
-            if argument != "score":
+            if argument in NUMERIC:
+                self._check_numeric(argument, schema, file)
+            else:
                 self._check_values(argument, schema, file)
-        types, column = self._arrow.types, self._columns["score"]
+
+    def _check_numeric(self, argument: str, schema: pa.Schema, file: Path) -> None:
+        types, column = self._arrow.types, self._columns[argument]
         kind = schema.field(column).type if column in schema.names else None
         if kind is None or not (
             types.is_floating(kind) or types.is_integer(kind) or types.is_decimal(kind)
         ):
             raise InvalidInputError(
-                "score",
+                argument,
                 "be a column of numbers",
                 given=f"{column!r} of type {'text' if kind is None else kind} in {file.name}",
             )
@@ -155,20 +165,49 @@ class ParquetReader:
         return bool(types.is_string(kind) or types.is_large_string(kind))
 
     def batches(self) -> Iterator[Batch]:
-        """Yield all rows; raise on missing values."""
+        """Yield all rows with a positive weight; raise on missing values."""
         for batch, folders in self._record_batches():
             if any(column.null_count for column in batch.columns):
                 self.raise_missing()
-            if len(batch):
-                scores = self._scores(batch.column(self._columns["score"]))
-                groups = self._encoded("group", batch, folders)
-                labels = self._encoded("label", batch, folders) if self.has_labels else None
-                yield Batch(scores, groups, labels)
+            if not len(batch):
+                continue
+            scores = self._scores(batch.column(self._columns["score"]))
+            columns = {
+                argument: self._encoded(argument, batch, folders)
+                for argument in self._columns
+                if argument not in NUMERIC
+            }
+            weights = self._weights(batch) if self.has("weight") else None
+            if weights is None or weights.all():
+                yield Batch(scores, columns, weights)
+            elif weights.any():
+                keep = np.flatnonzero(weights)
+                kept = {
+                    name: Encoded(column.codes.take(keep), column.values)
+                    for name, column in columns.items()
+                }
+                yield Batch(scores.take(keep), kept, weights.take(keep))
 
-    def _scores(self, column: pa.Array) -> Scores:
+    def _numbers(self, argument: str, column: pa.Array) -> Scores:
         if self._arrow.types.is_decimal(column.type):
             column = column.cast(self._arrow.float64())
-        scores = check_scores(column.to_numpy(zero_copy_only=False), "score", nan=False)
+        return check_scores(column.to_numpy(zero_copy_only=False), argument, nan=False)
+
+    def _weights(self, batch: pa.RecordBatch) -> Weights:
+        """Return weights, which are int64 if they are whole numbers."""
+        weights = self._numbers("weight", batch.column(self._columns["weight"]))
+        low, high = float(weights.min()), float(weights.max())
+        if np.isnan(low):
+            self.raise_missing()
+        if low < 0 or high == np.inf:
+            raise InvalidInputError(
+                "weight", "be finite numbers from 0 up", given=f"{low if low < 0 else high:g}"
+            )
+        whole = high < EXACT and bool((weights == np.floor(weights)).all())
+        return weights.astype(np.int64 if whole else np.float64, copy=False)
+
+    def _scores(self, column: pa.Array) -> Scores:
+        scores = self._numbers("score", column)
         if self._probabilities:
             if np.isnan(scores.min()):
                 self.raise_missing()

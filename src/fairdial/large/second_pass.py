@@ -2,26 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from fairdial._arrays import Counts, Dtype, Floats, Indices, Mask, Scores
-from fairdial._validation import (
-    check_labels,
-    check_same_length,
-    check_scores,
-    match_groups,
-    raise_nan,
-)
+from fairdial._arrays import Counts, Dtype, Floats, Indices, Mask, Scores, Weights
+from fairdial._validation import raise_nan
 from fairdial.core.group_scores import GroupScores
 from fairdial.core.histograms import CHUNK, Binned
 from fairdial.errors import InvalidInputError
+from fairdial.large.rows import Names, encode_rows
 
 MERGE_SIZE = 1 << 20  # scores that are kept before equal ones are merged
+POSITIONAL = ("logits", "groups", "y")  # of a batch that is a tuple
+ROUNDING = 1e-12  # of weights in other batches, relative to the sum of all weights
 
-CellBatch = tuple[Scores, Indices]  # scores, and cells: group code * labels + label
+CellBatch = tuple[Scores, Indices, Weights | None]  # scores, cells (group * kinds + kind), weights
 
 
 class RereadBins(Binned):
@@ -29,8 +26,8 @@ class RereadBins(Binned):
 
     Parameters
     ----------
-    counts : (K, L, 2^bits) int64
-        Rows by group, label and bin.
+    counts : (K, C, 2^bits) int64 or float64
+        Rows by group, kind and bin.
     dtype : dtype
         Dtype of the scores.
     names : tuple
@@ -45,7 +42,7 @@ class RereadBins(Binned):
         self,
         counts: Counts,
         dtype: Dtype,
-        names: tuple[Hashable, ...],
+        names: Names,
         read: Callable[[], Iterable[CellBatch]],
         source: str,
     ) -> None:
@@ -54,21 +51,22 @@ class RereadBins(Binned):
 
     def _distinct_scores(self, flags: Mask, groups: Sequence[int]) -> Iterator[GroupScores]:
         found = _DistinctScores()
-        for scores, cells in self._read():
+        for scores, cells, weights in self._read():
             for start in range(0, len(scores), CHUNK):
                 chunk, own = scores[start : start + CHUNK], cells[start : start + CHUNK]
                 keys = np.empty(len(chunk), np.intp)
                 if not self.grid.write_keys(chunk, own, keys):
                     raise_nan(scores, "logits")
                 rows = np.flatnonzero(flags.take(keys))
-                found.add(chunk.take(rows), own.take(rows))
+                part = None if weights is None else weights[start:].take(rows)
+                found.add(chunk.take(rows), own.take(rows), part)
         found.merge()
-        n_labels = self.counts.shape[1]
+        n_kinds = self.counts.shape[1]
         opened = flags.reshape(self.counts.shape)
         for group in groups:
-            group_scores = found.group_scores(group * n_labels, n_labels)
+            group_scores = found.group_scores(group * n_kinds, n_kinds)
             expected = np.where(opened[group], self.counts[group], 0).sum(axis=1)
-            if not np.array_equal(group_scores.totals, expected):
+            if not self._agree(group_scores.totals, expected):
                 raise InvalidInputError(
                     self._source,
                     "hold the summarized rows",
@@ -77,18 +75,25 @@ class RereadBins(Binned):
                 )
             yield group_scores
 
+    def _agree(self, found: Counts, expected: Counts) -> bool:
+        """Whether two sums of the same weights agree: exactly if they are whole numbers."""
+        if found.dtype == expected.dtype == np.int64:
+            return np.array_equal(found, expected)
+        return bool((abs(found - expected) <= ROUNDING * self.counts.sum()).all())
+
 
 class _DistinctScores:
-    """Distinct scores of cells with their numbers of rows."""
+    """Distinct scores of cells with their numbers of rows, or the sums of their weights."""
 
     def __init__(self) -> None:
+        empty: tuple[Floats, Indices, Counts]
         empty = np.zeros(0), np.zeros(0, np.intp), np.zeros(0, np.int64)
         self._parts, self._size, self._limit = [empty], 0, MERGE_SIZE
 
-    def add(self, scores: Scores, cells: Indices) -> None:
+    def add(self, scores: Scores, cells: Indices, weights: Weights | None = None) -> None:
         """Add rows."""
-        ones = np.ones(len(scores), np.int64)
-        self._parts.append((scores.astype(np.float64), cells, ones))
+        own = np.ones(len(scores), np.int64) if weights is None else weights
+        self._parts.append((scores.astype(np.float64), cells, own))
         self._size += len(scores)
         if self._size > self._limit:
             self.merge()
@@ -109,36 +114,42 @@ class _DistinctScores:
         self._parts = [(scores[first], cells[first], rows)]
         self._size = len(first)
 
-    def group_scores(self, cell: int, n_labels: int) -> GroupScores:
+    def group_scores(self, cell: int, n_kinds: int) -> GroupScores:
         """Return the merged scores of one group, whose first cell is ``cell``."""
         ((scores, cells, rows),) = self._parts
-        start, stop = np.searchsorted(cells, [cell, cell + n_labels])
+        start, stop = np.searchsorted(cells, [cell, cell + n_kinds])
         values, place = np.unique(scores[start:stop], return_inverse=True)
-        counts = np.zeros((n_labels, len(values)), np.int64)
+        counts = np.zeros((n_kinds, len(values)), rows.dtype)
         counts[cells[start:stop] - cell, len(values) - 1 - place] = rows[start:stop]
         values = values[::-1].copy()
         return GroupScores.from_counts(values, values, counts)
 
 
 def check_batches(
-    batches: Iterable[Any], names: tuple[Hashable, ...], has_labels: bool, dtype: Dtype
+    batches: Iterable[Any], groups: Names, strata: Names, dtype: Dtype, *, labeled: bool
 ) -> Iterator[CellBatch]:
-    """Check a user's batches, and return their scores and cells."""
+    """Check a user's batches, and return their scores, cells and weights.
+
+    A batch is a tuple, or a mapping of arguments of :meth:`fairdial.ScoreSummary.from_scores`.
+    """
+    wanted = ["logits", "groups", *["y"] * labeled, *["control_features"] * bool(strata)]
     for batch in batches:
-        if not isinstance(batch, (tuple, list)) or len(batch) != 2 + has_labels:
-            shape = "(logits, groups, y)" if has_labels else "(logits, groups)"
-            raise InvalidInputError("refine", f"return batches {shape}, as were summarized")
-        if np.size(batch[0]) == 0:
-            continue
-        scores = check_scores(batch[0], nan=False)
-        if np.result_type(scores.dtype, dtype) != dtype:
+        given = batch
+        if isinstance(batch, (tuple, list)) and len(batch) <= len(POSITIONAL):
+            given = dict(zip(POSITIONAL, batch, strict=False))
+        if not isinstance(given, Mapping) or {*given} - {"sample_weight"} != {*wanted}:
             raise InvalidInputError(
-                "refine", f"return {dtype.name} scores, as were summarized", given=scores.dtype.name
+                "refine",
+                f"return batches of {', '.join(wanted)}, as were summarized",
+                hint="A batch is a tuple or, with weights or control features, a dict.",
             )
-        cells = match_groups(batch[1], names).astype(np.intp)
-        check_same_length(scores, cells, ("logits", "groups"))
-        if has_labels:
-            positive = check_labels(batch[2])
-            check_same_length(scores, positive, ("logits", "y"))
-            cells = cells * 2 + positive
-        yield scores, cells
+        if np.size(given["logits"]) == 0:
+            continue
+        rows = encode_rows(**given)
+        if np.result_type(rows.scores.dtype, dtype) != dtype:
+            raise InvalidInputError(
+                "refine",
+                f"return {dtype.name} scores, as were summarized",
+                given=rows.scores.dtype.name,
+            )
+        yield rows.scores, rows.cells(groups, strata), rows.weights

@@ -2,45 +2,65 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
-
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
-from fairdial._arrays import Counts, Dtype
+from fairdial._arrays import Counts, Dtype, Mask, exact_weights
 from fairdial._validation import check_labels, check_scores, encode_groups
 from fairdial.core.histograms import REACH, Grid
 from fairdial.core.serialization import DTYPES
 from fairdial.errors import InvalidInputError
-from fairdial.large.files import BITS, check_bits, check_size
+from fairdial.large.files import BITS, SummaryData, check_bits, check_size
+from fairdial.large.rows import Names
 
 COLUMNS = ("group", "bin", "rows", "dtype", "bits")
-NULLS = {"bin": "a null or NaN score", "group": "no group", "label": "no label"}
+NULLS = {
+    "bin": "a null or NaN score",
+    "group": "no group",
+    "stratum": "no control value",
+    "label": "no label",
+}
 
 
-def write_query(table: str, *, score: str, group: str, label: str | None, grid: Grid) -> str:
-    """Return a query for DuckDB: one line per group, label and non-empty bin."""
+def write_query(
+    table: str,
+    *,
+    score: str,
+    group: str,
+    label: str | None,
+    weight: str | None,
+    control: str | None,
+    grid: Grid,
+) -> str:
+    """Return a query for DuckDB: one line per group, stratum, label and non-empty bin."""
     z = f"CAST({_quoted(score)} AS DOUBLE)"  # exact for single precision too
     inside = f"least(greatest({z}, -{REACH:.0f}), {REACH:.0f})"  # avoids overflow
     bin_ = f"least(floor({inside} * -{grid.scale:.0f}), {grid.half - 1}) + {grid.half}"
     columns = {
         "group": _quoted(group),
+        **({} if control is None else {"stratum": _quoted(control)}),
         **({} if label is None else {"label": _quoted(label)}),
         "bin": f"CASE WHEN NOT isnan({z}) THEN CAST({bin_} AS BIGINT) END",
         "dtype": f"CASE typeof({_quoted(score)}) WHEN 'FLOAT' THEN 'float32' ELSE 'float64' END",
         "bits": str(grid.bits),
     }
-    selected = ",\n  ".join(f'{text} AS "{name}"' for name, text in columns.items())
     keys = ", ".join(str(i + 1) for i in range(len(columns)))
-    return f'SELECT\n  {selected},\n  count(*) AS "rows"\nFROM {table}\nGROUP BY {keys}'
+    columns["rows"] = "count(*)"
+    if weight is not None:
+        w = f"CAST({_quoted(weight)} AS DOUBLE)"
+        columns["rows"] = f"count(*) FILTER (WHERE NOT {w} = 0)"
+        columns["weight"] = f"sum(CASE WHEN {w} >= 0 THEN {w} ELSE 'nan' END)"
+    selected = ",\n  ".join(f'{text} AS "{name}"' for name, text in columns.items())
+    return f"SELECT\n  {selected}\nFROM {table}\nGROUP BY {keys}"
 
 
 def _quoted(column: str) -> str:
     return '"' + column.replace('"', '""') + '"'
 
 
-def read_counts(frame: pd.DataFrame) -> tuple[Counts, tuple[Hashable, ...], Dtype]:
-    """Return counts, groups and dtype from the result of the query."""
+def read_counts(frame: pd.DataFrame) -> SummaryData:
+    """Return a summary's data from the result of the query."""
     columns = list(frame.columns) if isinstance(frame, pd.DataFrame) else []
     if not set(COLUMNS) <= set(columns):
         raise InvalidInputError(
@@ -48,9 +68,13 @@ def read_counts(frame: pd.DataFrame) -> tuple[Counts, tuple[Hashable, ...], Dtyp
             f"be a DataFrame with the columns {', '.join(COLUMNS)}",
             given=columns or type(frame).__name__,
         )
+    if "weight" in columns:
+        frame = frame[_has_weight(frame)]
+    n_labels = 1 + ("label" in columns)
     if frame.empty:  # no rows at all
-        n_labels = 1 + ("label" in columns)
-        return np.zeros((0, n_labels, Grid(BITS).size), np.int64), (), DTYPES["float64"]
+        return SummaryData(
+            np.zeros((0, n_labels, Grid(BITS).size), np.int64), (), DTYPES["float64"]
+        )
     if frame["bits"].nunique(dropna=False) > 1:
         raise InvalidInputError("bits", "be the same in every line", given=frame["bits"].unique())
     grid = check_bits(frame["bits"].iloc[0])
@@ -58,13 +82,39 @@ def read_counts(frame: pd.DataFrame) -> tuple[Counts, tuple[Hashable, ...], Dtyp
     _refuse_nulls(frame, rows)
     bins = _integers(frame, "bin", grid.size)
     codes, names = encode_groups(frame["group"], "group")
-    labels, n_labels = np.zeros(len(frame), np.intp), 1
+    kinds = np.zeros(len(frame), np.intp)
+    strata: Names = ()
+    if "stratum" in columns:
+        stratum, strata = encode_groups(frame["stratum"], "stratum")
+        kinds += stratum.astype(np.intp) * n_labels
     if "label" in columns:
-        labels, n_labels = check_labels(frame["label"], "label").astype(np.intp), 2
-    check_size(len(names) * n_labels, grid)
-    counts = np.zeros((len(names), n_labels, grid.size), np.int64)
-    np.add.at(counts, (codes, labels, bins), rows)
-    return counts, names, np.result_type(*map(_dtype, frame["dtype"].unique()))
+        kinds += check_labels(frame["label"], "label")
+    n_kinds = max(1, len(strata)) * n_labels
+    check_size(len(names) * n_kinds, grid)
+    dtype = np.result_type(*map(_dtype, frame["dtype"].unique()))
+    sums: Counts = rows
+    n_rows = None
+    if "weight" in columns:
+        sums = exact_weights(frame["weight"].to_numpy(np.float64))
+        n_rows = np.zeros((n_kinds, len(names)), np.int64)
+        np.add.at(n_rows, (kinds, codes), rows)
+    counts = np.zeros((len(names), n_kinds, grid.size), sums.dtype)
+    np.add.at(counts, (codes, kinds, bins), sums)
+    return SummaryData(counts, names, dtype, strata, n_rows)
+
+
+def _has_weight(frame: pd.DataFrame) -> Mask:
+    """Return which lines have rows with a positive weight; raise on bad weights."""
+    weight = check_scores(frame["weight"], "weight", nan=False) if len(frame) else np.zeros(0)
+    if not ((weight >= 0) & (weight < np.inf)).all():
+        raise InvalidInputError(
+            "weight",
+            "be finite numbers from 0 up",
+            given="negative, infinite, NaN or null ones",
+        )
+    if len(frame) and not weight.any():
+        raise InvalidInputError("weight", "have a positive sum", given="0 in every row")
+    return np.asarray(weight > 0)
 
 
 def _dtype(name: str) -> Dtype:
@@ -73,7 +123,7 @@ def _dtype(name: str) -> Dtype:
     return DTYPES[name]
 
 
-def _refuse_nulls(frame: pd.DataFrame, rows: Counts) -> None:
+def _refuse_nulls(frame: pd.DataFrame, rows: NDArray[np.int64]) -> None:
     for column, lack in NULLS.items():
         if column in frame.columns and frame[column].isna().any():
             bad = int(rows[frame[column].isna().to_numpy()].sum())
@@ -82,7 +132,7 @@ def _refuse_nulls(frame: pd.DataFrame, rows: Counts) -> None:
             )
 
 
-def _integers(frame: pd.DataFrame, column: str, below: int | None) -> Counts:
+def _integers(frame: pd.DataFrame, column: str, below: int | None) -> NDArray[np.int64]:
     values = check_scores(frame[column], column)
     if (values % 1 != 0).any() or values.min() < 0 or (below is not None and values.max() >= below):
         limit = "" if below is None else f" below {below}"

@@ -10,27 +10,27 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fairdial._arrays import Counts, Dtype, Floats
-from fairdial._validation import (
-    check_count,
-    check_labels,
-    check_same_length,
-    check_scores,
-    check_tolerance,
-    encode_groups,
-    raise_nan,
-    sort_names,
-)
+from fairdial._arrays import Counts, Floats, Indices
+from fairdial._validation import check_count, check_tolerance, raise_nan, sort_names
 from fairdial.core.criteria import Criterion
 from fairdial.core.criteria import criterion as find_criterion
+from fairdial.core.decide import by_label
 from fairdial.core.frontier import Frontier
 from fairdial.core.histograms import Grid, add_to_bins, refine
-from fairdial.core.serialization import DTYPES
 from fairdial.core.problem import Problem
+from fairdial.core.serialization import DTYPES
 from fairdial.core.sweep import ENOUGH_ROWS, check_group_sizes
 from fairdial.core.threshold_path import ThresholdPath
 from fairdial.errors import FairdialWarning, InvalidInputError, renamed, warn
-from fairdial.large.files import BITS, check_bits, check_size, read_summary, write_summary
+from fairdial.large.files import (
+    BITS,
+    SummaryData,
+    check_bits,
+    check_size,
+    read_summary,
+    write_summary,
+)
+from fairdial.large.rows import encode_rows
 from fairdial.large.second_pass import CellBatch, RereadBins, check_batches
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ Batches = Iterable[Any] | Callable[[], Iterable[Any]]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class ScoreSummary:
+class ScoreSummary(SummaryData):
     """Counts of rows by group, label and bin of their score.
 
     Summaries are small, and those of partitions add up. There are 2^bits bins between -16 and 16,
@@ -60,12 +60,18 @@ class ScoreSummary:
 
     Attributes
     ----------
-    counts : (K, L, 2^bits) int64
-        Rows by group, label (L is 1 without labels) and bin, the highest scores first.
+    counts : (K, C, 2^bits) int64 or float64
+        Rows, or sums of their weights, by group, kind and bin, the highest scores first. Kinds are
+        the labels (one without labels); with strata, ``stratum * labels + label``. Float64 if some
+        weights aren't whole numbers.
     groups : tuple
         Names of the groups, sorted.
     dtype : dtype
         Dtype of the scores and thresholds, float32 or float64. Parts of both add up to float64.
+    strata : tuple
+        Names of the strata, sorted; empty without control features.
+    n_rows : (C, K) int64, optional
+        Rows by kind and group, if they have weights.
 
     Examples
     --------
@@ -80,13 +86,16 @@ class ScoreSummary:
     True
     """
 
-    counts: Counts
-    groups: tuple[Hashable, ...]
-    dtype: Dtype
-
     @classmethod
     def from_scores(
-        cls, logits: ArrayLike, groups: Any, y: ArrayLike | None = None, *, bits: int = BITS
+        cls,
+        logits: ArrayLike,
+        groups: Any,
+        y: ArrayLike | None = None,
+        *,
+        sample_weight: ArrayLike | None = None,
+        control_features: Any = None,
+        bits: int = BITS,
     ) -> ScoreSummary:
         """Return the summary of rows in memory, such as one partition, which may be empty.
 
@@ -98,25 +107,38 @@ class ScoreSummary:
             Group of each row; several columns are combined into their intersections.
         y : (n,) array-like of 0 and 1, optional
             Labels.
+        sample_weight : (n,) array-like, optional
+            Weights. A row with weight 3 counts as three rows; rows with weight 0 don't count.
+        control_features : (n,) array-like, Series or DataFrame, optional
+            Stratum of each row, for criteria within strata.
         bits : int
-            2^bits bins per group and label, from 8 to 20.
+            2^bits bins per group, stratum and label, from 8 to 20.
+
+        Examples
+        --------
+        >>> from fairdial import ScoreSummary
+        >>> ScoreSummary.from_scores([-1.0, 0.5], ["a", "b"], sample_weight=[2, 0.5])
+        ScoreSummary(2 rows with weights, without labels, groups=['a', 'b'], float64, 2^16 bins)
         """
         grid, n_labels = check_bits(bits), 1 if y is None else 2
-        if all(np.size(given) == 0 for given in (logits, groups, y) if given is not None):
+        given = (logits, groups, y, sample_weight, control_features)
+        if all(np.size(column) == 0 for column in given if column is not None):
             return cls(np.zeros((0, n_labels, grid.size), np.int64), (), DTYPES["float64"])
-        scores = check_scores(logits, nan=False)  # checked below, in a later pass
-        codes, names = encode_groups(groups)
-        check_same_length(scores, codes, ("logits", "groups"))
-        cells = codes
-        if y is not None:
-            positive = check_labels(y)
-            check_same_length(scores, positive, ("logits", "y"))
-            cells = codes.astype(np.min_scalar_type(2 * len(names))) * 2 + positive
-        check_size(len(names) * n_labels, grid)
-        counts = np.zeros((len(names), n_labels, grid.size), np.int64)
-        if not add_to_bins(counts, grid, scores, cells):
-            raise_nan(scores, "logits")
-        return cls(counts, names, scores.dtype)
+        rows = encode_rows(
+            logits, groups, y, sample_weight=sample_weight, control_features=control_features
+        )
+        n_kinds, n_groups = max(1, len(rows.strata)) * n_labels, len(rows.groups)
+        check_size(n_groups * n_kinds, grid)
+        cells = rows.cells(rows.groups, rows.strata)
+        weighted = rows.weights is not None
+        dtype = np.int64 if rows.weights is None else rows.weights.dtype
+        counts = np.zeros((n_groups, n_kinds, grid.size), dtype)
+        if not add_to_bins(counts, grid, rows.scores, cells, rows.weights):
+            raise_nan(rows.scores, "logits")
+        n_rows = None
+        if weighted:
+            n_rows = np.bincount(cells, minlength=n_groups * n_kinds).reshape(n_groups, n_kinds).T
+        return cls(counts, rows.groups, rows.scores.dtype, rows.strata, n_rows)
 
     # ---- sums ----------------------------------------------------------------------------------
 
@@ -128,36 +150,61 @@ class ScoreSummary:
     @property
     def labeled(self) -> bool:
         """Whether rows were counted by label."""
-        return bool(self.counts.shape[1] == 2)
+        return self._n_labels == 2
 
     labelled = renamed("labelled", "labeled")
 
     @property
-    def rows(self) -> Counts:
-        """(L, K) rows by label and group."""
+    def _n_labels(self) -> int:
+        return int(self.counts.shape[1]) // max(1, len(self.strata))
+
+    @property
+    def cells(self) -> Counts:
+        """(C, K) sums of weights by kind and group; without weights, numbers of rows."""
         return np.asarray(self.counts.sum(axis=2).T)
 
+    @property
+    def _n_rows(self) -> Counts:
+        """(C, K) numbers of rows by kind and group."""
+        return self.cells if self.n_rows is None else self.n_rows
+
+    @property
+    def rows(self) -> Counts:
+        """(L, K) rows by label and group."""
+        return by_label(self._n_rows, self._n_labels)
+
     def __add__(self, other: ScoreSummary) -> ScoreSummary:
-        """Return the summary of both parts' rows; groups are matched by name."""
+        """Return the summary of both parts' rows; groups and strata are matched by name."""
         if not isinstance(other, ScoreSummary):
             return NotImplemented
         parts = [part for part in (self, other) if part.groups]
-        for name in ("labeled", *["bits"] * (len(parts) == 2)):  # empty parts have no bins
-            one, two = getattr(self, name), getattr(other, name)
+        properties: dict[str, tuple[object, object]] = {"labeled": (self.labeled, other.labeled)}
+        if len(parts) == 2:  # empty parts have no bins
+            properties["bits"] = self.bits, other.bits
+            properties["control_features"] = bool(self.strata), bool(other.strata)
+        for name, (one, two) in properties.items():
             if one != two:
                 raise InvalidInputError(
                     name, "be the same in summaries that are added", given=f"{one} and {two}"
                 )
         if len(parts) < 2:
             return parts[0] if parts else self
-        _refuse_mixed_types((*self.groups, *other.groups))
-        names = sort_names(dict.fromkeys((*self.groups, *other.groups)))
-        check_size(len(names) * self.counts.shape[1], Grid(self.bits))
-        counts = np.zeros((len(names), *self.counts.shape[1:]), np.int64)
-        places = {name: place for place, name in enumerate(names)}
+        groups = _unite(self.groups, other.groups, "groups")
+        strata = _unite(self.strata, other.strata, "control_features")
+        n_labels, n_kinds = self._n_labels, max(1, len(strata)) * self._n_labels
+        check_size(len(groups) * n_kinds, Grid(self.bits))
+        dtype = np.result_type(self.counts, other.counts)
+        counts = np.zeros((len(groups), n_kinds, self.counts.shape[2]), dtype)
+        n_rows = np.zeros((n_kinds, len(groups)), np.int64)
         for part in parts:
-            counts[[places[name] for name in part.groups]] += part.counts
-        return ScoreSummary(counts, names, np.result_type(self.dtype, other.dtype))
+            strata_places = _places(part.strata, strata) if strata else np.zeros(1, np.intp)
+            kinds = (strata_places[:, None] * n_labels + np.arange(n_labels)).ravel()
+            own = _places(part.groups, groups)
+            counts[np.ix_(own, kinds)] += part.counts
+            n_rows[np.ix_(kinds, own)] += part._n_rows.astype(np.int64, copy=False)
+        weighted = self.n_rows is not None or other.n_rows is not None
+        scores = np.result_type(self.dtype, other.dtype)
+        return ScoreSummary(counts, groups, scores, strata, n_rows if weighted else None)
 
     def __radd__(self, other: object) -> ScoreSummary:
         """Support ``sum(parts)``, which starts with 0."""
@@ -168,17 +215,21 @@ class ScoreSummary:
             return NotImplemented
         return (
             self.groups == other.groups
+            and self.strata == other.strata
             and self.dtype == other.dtype
             and np.array_equal(self.counts, other.counts)
+            and np.array_equal(self._n_rows, other._n_rows)
         )
 
     __hash__ = None  # type: ignore[assignment]
 
     def __repr__(self) -> str:
         labels = "with labels" if self.labeled else "without labels"
+        weights = "" if self.n_rows is None else "with weights, "
+        strata = f", strata={list(self.strata)}" if self.strata else ""
         return (
-            f"ScoreSummary({int(self.counts.sum()):,} rows {labels}, groups={list(self.groups)}, "
-            f"{self.dtype.name}, 2^{self.bits} bins)"
+            f"ScoreSummary({int(self.rows.sum()):,} rows {weights}{labels}, "
+            f"groups={list(self.groups)}{strata}, {self.dtype.name}, 2^{self.bits} bins)"
         )
 
     # ---- the frontier --------------------------------------------------------------------------
@@ -204,10 +255,11 @@ class ScoreSummary:
             Tolerances with exact answers, equal to those of :func:`fairdial.sweep`. They need
             another pass over the rows.
         refine : iterable or callable, with ``tolerances``
-            The same rows again in batches, each ``(logits, groups)`` or ``(logits, groups, y)``
-            as in :meth:`from_scores`: an iterable that can be repeated, such as a list, or a
-            function that returns an iterator. Only rows in the bins on which the tolerances
-            depend are kept. One pass is nearly always enough.
+            The same rows again in batches, each ``(logits, groups)``, ``(logits, groups, y)`` or,
+            with weights or control features, a dict of arguments of :meth:`from_scores`: an
+            iterable that can be repeated, such as a list, or a function that returns an iterator.
+            Only rows in the bins on which the tolerances depend are kept. One pass is nearly
+            always enough.
         min_count : int
             Minimum number of eligible rows per group.
 
@@ -242,7 +294,9 @@ class ScoreSummary:
 
         def read() -> Iterator[CellBatch]:
             batches = refine() if callable(refine) else refine
-            return check_batches(batches, self.groups, self.labeled, self.dtype)
+            return check_batches(
+                batches, self.groups, self.strata, self.dtype, labeled=self.labeled
+            )
 
         exact = np.atleast_1d(check_tolerance(tolerances, "tolerances"))
         return find_frontier(self, kind, tolerances=exact, read=read, min_count=min_count)
@@ -263,12 +317,12 @@ class ScoreSummary:
         ...     ScoreSummary.load(Path(folder) / "may.summary") == summary
         True
         """
-        write_summary(path, self.counts, self.groups, self.dtype)
+        write_summary(path, self)
 
     @classmethod
     def load(cls, path: str | PathLike[str]) -> ScoreSummary:
         """Return the summary that :meth:`save` wrote."""
-        return cls(*read_summary(path))
+        return cls(**vars(read_summary(path)))
 
     @staticmethod
     def sql(
@@ -277,6 +331,8 @@ class ScoreSummary:
         score: str = "score",
         group: str = "group",
         label: str | None = None,
+        weight: str | None = None,
+        control: str | None = None,
         bits: int = BITS,
     ) -> str:
         """Return a query for DuckDB whose result :meth:`from_counts` reads.
@@ -288,8 +344,10 @@ class ScoreSummary:
             query in parentheses.
         score, group, label : str
             Columns. Labels are 0 and 1, or booleans; by default there are none.
+        weight, control : str, optional
+            Columns of weights and strata, as in :meth:`from_scores`.
         bits : int
-            2^bits bins per group and label.
+            2^bits bins per group, stratum and label.
 
         Examples
         --------
@@ -302,8 +360,15 @@ class ScoreSummary:
         """
         from fairdial.large.sql import write_query
 
-        grid = check_bits(bits)
-        return write_query(table, score=score, group=group, label=label, grid=grid)
+        return write_query(
+            table,
+            score=score,
+            group=group,
+            label=label,
+            weight=weight,
+            control=control,
+            grid=check_bits(bits),
+        )
 
     @classmethod
     def from_counts(cls, frame: pd.DataFrame) -> ScoreSummary:
@@ -312,13 +377,14 @@ class ScoreSummary:
         Parameters
         ----------
         frame : DataFrame
-            Columns ``group``, ``label`` (0 and 1; optional), ``bin`` (0 has the highest scores),
-            ``rows``, ``dtype`` (of the scores) and ``bits``, in any order of lines. Lines with the
-            same group, label and bin add up. Without lines, the summary is empty.
+            Columns ``group``, ``stratum`` (optional), ``label`` (0 and 1; optional), ``bin`` (0 has
+            the highest scores), ``rows``, ``weight`` (the sum of their weights; optional),
+            ``dtype`` (of the scores) and ``bits``, in any order of lines. Lines with the same
+            group, stratum, label and bin add up. Without lines, the summary is empty.
         """
         from fairdial.large.sql import read_counts
 
-        return cls(*read_counts(frame))
+        return cls(**vars(read_counts(frame)))
 
 
 def find_frontier(
@@ -346,32 +412,50 @@ def find_frontier(
             "files, `probabilities=True`) converts them to logits.",
             FairdialWarning,
         )
+    n_kinds, n_labels = summary.counts.shape[1], summary._n_labels
+    counts = by_label(summary.counts, n_labels)  # one rate is the same over all strata
     if tolerances is None or read is None:
         grid = Grid(summary.bits)
-        group_scores = [grid.group_scores(counts, summary.dtype) for counts in summary.counts]
+        group_scores = [grid.group_scores(group, summary.dtype) for group in counts]
         path = ThresholdPath(group_scores, criterion, summary.dtype)
     else:
-        bins = RereadBins(summary.counts, summary.dtype, summary.groups, read, source)
+
+        def reread() -> Iterator[CellBatch]:
+            for scores, cells, weights in read():
+                yield scores, cells // n_kinds * n_labels + cells % n_labels, weights
+
+        bins = RereadBins(counts, summary.dtype, summary.groups, reread, source)
         path = refine(bins, criterion, summary.dtype, tolerances, margin=MARGIN)
-    return Frontier(path, Problem(criterion), summary.groups, summary.rows, "simultaneous")
+    return Frontier(path, Problem(criterion), summary.groups, path.counts, "simultaneous")
 
 
-def _refuse_mixed_types(names: Iterable[Hashable]) -> None:
-    """Raise if a group is True in one part and 1 in another: they are equal, but not the same."""
+def _places(names: tuple[Hashable, ...], among: tuple[Hashable, ...]) -> Indices:
+    places = {name: place for place, name in enumerate(among)}
+    return np.array([places[name] for name in names], np.intp)
+
+
+def _unite(
+    one: tuple[Hashable, ...], two: tuple[Hashable, ...], argument: str
+) -> tuple[Hashable, ...]:
+    """Return the names of both parts, sorted.
+
+    Raise if a name is True in one part and 1 in the other: they are equal, but not the same.
+    """
     found: dict[Hashable, Hashable] = {}
-    for name in names:
+    for name in (*one, *two):
         same = found.setdefault(name, name)
         if isinstance(same, (bool, np.bool_)) != isinstance(name, (bool, np.bool_)):
             raise InvalidInputError(
-                "groups",
+                argument,
                 "have one type in summaries that are added",
                 given=f"booleans and numbers ({same!r} and {name!r})",
             )
+    return sort_names(found)
 
 
 def _look_like_probabilities(summary: ScoreSummary) -> bool:
     """Whether scores fill much of [0, 1], and nothing else, as far as the bins show."""
-    if summary.counts.sum() < ENOUGH_ROWS:
+    if summary.rows.sum() < ENOUGH_ROWS:
         return False
     bins = np.flatnonzero(summary.counts.any(axis=(0, 1)))[[0, -1]]
     high, low = Grid(summary.bits).upper(bins).tolist()
