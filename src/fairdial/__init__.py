@@ -11,16 +11,24 @@ from fairdial._version import __version__ as __version__
 
 if TYPE_CHECKING:  # the names of _HOMES, for type checkers and editors
     from fairdial.core.criteria import Criterion as Criterion
+    from fairdial.core.criteria import Demand as Demand
     from fairdial.core.criteria import criterion as criterion
+    from fairdial.core.criteria import maximum as maximum
+    from fairdial.core.criteria import minimum as minimum
     from fairdial.core.frontier import Frontier as Frontier
     from fairdial.core.logits import proba_to_logits as proba_to_logits
+    from fairdial.core.objectives import Costs as Costs
+    from fairdial.core.objectives import Objective as Objective
     from fairdial.core.point import Point as Point
     from fairdial.core.point import Points as Points
+    from fairdial.core.problem import Budget as Budget
+    from fairdial.core.rates import Rate as Rate
     from fairdial.core.sweep import measure as measure
     from fairdial.core.sweep import sweep as sweep
     from fairdial.errors import BiasedScoresWarning as BiasedScoresWarning
     from fairdial.errors import CannotCertifyError as CannotCertifyError
     from fairdial.errors import CheckpointError as CheckpointError
+    from fairdial.errors import ConstantDecisionsWarning as ConstantDecisionsWarning
     from fairdial.errors import DistributedError as DistributedError
     from fairdial.errors import DivergedError as DivergedError
     from fairdial.errors import FairdialError as FairdialError
@@ -54,14 +62,23 @@ if TYPE_CHECKING:  # the names of _HOMES, for type checkers and editors
 _HOMES = {  # the public names by module
     "core.criteria": (
         "Criterion",
+        "Demand",
         "criterion",
+        "maximum",
+        "minimum",
     ),
     "core.frontier": ("Frontier",),
     "core.logits": ("proba_to_logits",),
+    "core.objectives": (
+        "Costs",
+        "Objective",
+    ),
     "core.point": (
         "Point",
         "Points",
     ),
+    "core.problem": ("Budget",),
+    "core.rates": ("Rate",),
     "core.sweep": (
         "measure",
         "sweep",
@@ -70,6 +87,7 @@ _HOMES = {  # the public names by module
         "BiasedScoresWarning",
         "CannotCertifyError",
         "CheckpointError",
+        "ConstantDecisionsWarning",
         "DistributedError",
         "DivergedError",
         "FairdialError",

@@ -196,6 +196,18 @@ def check_weights(
     return None if (exact == 1).all() else exact
 
 
+def check_utility(utility: object, n_rows: int) -> Floats:
+    """Return finite utilities, one per row."""
+    values = check_scores(utility, "utility").astype(np.float64)
+    if len(values) != n_rows:
+        raise InvalidInputError(
+            "utility", f"have one number per row ({n_rows:,})", given=len(values)
+        )
+    if np.isinf(values).any():
+        raise InvalidInputError("utility", "be finite numbers", given="an infinite one")
+    return values
+
+
 # ---- numbers -------------------------------------------------------------------------------------
 
 

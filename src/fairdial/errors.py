@@ -338,12 +338,27 @@ class InfeasibleToleranceWarning(FairdialWarning):
     Examples
     --------
     >>> import warnings
-    >>> from fairdial import InfeasibleToleranceWarning, sweep
-    >>> frontier = sweep([-1.0, 1.0, 2.0], ["a", "a", "b"], min_count=1)
+    >>> from fairdial import InfeasibleToleranceWarning, measure
+    >>> frontier = measure([[-1.0, 1.0, 2.0]], ["a", "a", "b"], min_count=1)
     >>> with warnings.catch_warnings():
     ...     warnings.simplefilter("ignore", InfeasibleToleranceWarning)
     ...     frontier.at(0.0).feasible
     False
+    """
+
+
+class ConstantDecisionsWarning(FairdialWarning):
+    """A tolerance is reached only by the same decision for everybody.
+
+    Examples
+    --------
+    >>> import warnings
+    >>> from fairdial import ConstantDecisionsWarning, sweep
+    >>> frontier = sweep([-1.0, 1.0, 2.0], ["a", "a", "b"], min_count=1)
+    >>> with warnings.catch_warnings():
+    ...     warnings.simplefilter("ignore", ConstantDecisionsWarning)
+    ...     frontier.at(0.0).selection_rate
+    array([1., 1.])
     """
 
 

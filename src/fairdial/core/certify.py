@@ -9,15 +9,35 @@ import math
 
 import numpy as np
 
-from fairdial._arrays import Counts, Floats, Indices
+from fairdial._arrays import Counts, Floats
 from fairdial.core import certificates
-from fairdial.core.operating_points import OperatingPoints
+from fairdial.core.criteria import Criterion
+from fairdial.core.operating_points import OperatingPoints, PointTable
 from fairdial.errors import CannotCertifyError
 
 
-def simultaneous_margin(points: OperatingPoints, eligible: Counts, alpha: float) -> float:
-    """Return how far the population gap can exceed the measured one, for all points at once."""
-    counts = tuple(eligible.tolist())
+def simultaneous_margin(
+    points: OperatingPoints, criterion: Criterion, cells: Counts, alpha: float
+) -> float:
+    """Return how far the population gap can exceed the measured one, for all points at once.
+
+    The bounds of several demands share ``alpha``.
+    """
+    margins = []
+    for demand in criterion.demands:
+        if demand.spread != "difference" or not demand.rate.direction or not demand.scale:
+            raise CannotCertifyError(
+                "`confidence` needs demands on differences of rates whose eligible rows don't "
+                f"depend on the decisions, got {demand.name}."
+            )
+        split = criterion.split(cells)
+        counts = tuple(demand.parts(split, split)[1].tolist())
+        margin = _margin(points, counts, alpha / len(criterion.demands))
+        margins.append(margin / float(demand.scale))
+    return max(margins)
+
+
+def _margin(points: OperatingPoints, counts: tuple[int, ...], alpha: float) -> float:
     if points.n_declared is None:
         return certificates.uniform_margin(counts, alpha)
     if points.n_declared == 0:
@@ -30,21 +50,23 @@ def simultaneous_margin(points: OperatingPoints, eligible: Counts, alpha: float)
 
 def certify(
     points: OperatingPoints,
-    counts: Counts,
-    eligible: Counts,
+    criterion: Criterion,
+    cells: Counts,
     tolerance: Floats,
     confidence: float,
     *,
     declared: bool,
-) -> tuple[Indices, Floats]:
+) -> tuple[PointTable, Floats]:
     """Return the point for each tolerance, and the bound on its gap on new rows.
 
     Parameters
     ----------
     points : OperatingPoints
         The points.
-    counts, eligible : (L, K) and (K,) int64
-        All calibration rows by label and group, and the eligible ones by group.
+    criterion : Criterion
+        The criterion.
+    cells : (C, K) int64
+        All calibration rows by kind and group.
     tolerance : (m,) float64
         The tolerances; the statements about them hold jointly.
     confidence : float
@@ -52,12 +74,12 @@ def certify(
     declared : bool
         Whether the tolerances were fixed before looking at the rows (two groups, thresholds).
     """
-    alpha = 1.0 - confidence
-    margin = simultaneous_margin(points, eligible, alpha)
+    alpha, eligible = 1.0 - confidence, criterion.eligible_counts(cells)
+    margin = simultaneous_margin(points, criterion, cells, alpha)
     level = None  # of the exact tails, which exist for two groups
     if declared:
         level = alpha / max(len(np.unique(tolerance)), 1)
-    elif points.n_declared is not None and len(eligible) == 2:
+    elif points.n_declared is not None and len(eligible) == 2 and criterion.is_simple:
         level = alpha
     inner = tolerance - margin
     if level is not None:
@@ -69,17 +91,22 @@ def certify(
             ]
         )
         inner = exact if declared else np.maximum(inner, exact)
-    swept = level is None and points.n_declared is None
-    indices, feasible = (points.find if swept else points.find_certifiable)(inner)
+    if level is None and points.n_declared is None:
+        reachable = inner >= 0
+        table, feasible = points.choose(np.maximum(inner, 0.0))
+        feasible &= reachable
+    else:
+        indices, feasible = points.find_certifiable(inner)
+        table = points.tabulate(indices)
     if not feasible.all():
         smallest = float(tolerance[~feasible].min())
-        raise _refusal(points, counts, eligible, smallest, confidence, level, margin)
+        raise _refusal(points, cells, eligible, smallest, confidence, level, margin)
     if declared:
-        return indices, tolerance
-    bound = points.gap[indices] + margin
+        return table, tolerance
+    bound = table.gap + margin
     if points.n_declared is not None:  # theorem 3: both statements hold together
         bound = np.minimum(tolerance, bound)
-    return indices, bound
+    return table, bound
 
 
 def _refusal(

@@ -1,148 +1,194 @@
-"""Fairness criteria: the rates that they equalize, and the link from price to threshold.
+"""Fairness criteria as data: demands on rates, and criteria made of demands.
 
-A :class:`Rate` is a selection rate over its eligible rows. If group ``a``'s threshold is at
-logit ``z``, changing its rate by one unit costs ``p_a * inverse(z)`` of expected accuracy, with
-``p_a`` the share of all rows that belong to the group and are eligible. Every threshold formula of
-the paper is ``threshold_a = link(t_a / p_a)``, for multipliers ``t`` over the groups that sum to 0;
-with two groups, ``t * (-1, +1)`` gives the paper's sign ``2a - 1``. Thresholds are logits, not
-probabilities.
-
-Both classes are plain records. To add a criterion with one rate, add it to ``CRITERIA``.
+A :class:`Demand` limits one rate in all groups at a tolerance: the difference between groups, their
+ratio, a minimum or a maximum. A :class:`Criterion` is a set of demands, and one tolerance moves all
+of them. Both are plain records; :func:`criterion` reads names and combinations of them. To add a
+criterion, add it to ``CRITERIA``.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from fairdial._arrays import Counts, Floats, Mask
 from fairdial._validation import closest_name, did_you_mean
+from fairdial.core.rates import (
+    ACCURACY,
+    FALSE_NEGATIVE,
+    FALSE_OMISSION,
+    FALSE_POSITIVE,
+    PRECISION,
+    RATES,
+    SELECTION,
+    TRUE_POSITIVE,
+    Rate,
+)
 from fairdial.errors import InvalidInputError
 
-Function = Callable[[Any], Any]  # elementwise, of floats or arrays
+Spread = Literal["difference", "ratio", "minimum", "maximum"]
+SPREADS: tuple[Spread, ...] = ("difference", "ratio", "minimum", "maximum")
+Condition = str | Callable[[Any], Any]
+EXACT = 2.0**53  # integers below it are exact in float64
+RATIO = "_ratio"
+
+
+def exact(number: float | int | str | Fraction) -> Fraction:
+    """Return the decimal number that a float is written as: 0.1 is exactly 1/10.
+
+    Examples
+    --------
+    >>> from fairdial.core.criteria import exact
+    >>> exact(0.05)
+    Fraction(1, 20)
+    """
+    return Fraction(repr(float(number)) if isinstance(number, (float, np.floating)) else number)
 
 
 @dataclass(frozen=True)
-class Rate:
-    """A selection rate over eligible rows, with the link to its thresholds.
+class Demand:
+    """A limit on one rate in all groups, at a tolerance ``d``.
 
     Attributes
     ----------
-    name : str
-        Name of the rate in tables.
-    eligible : int or None
-        Label of the eligible rows; None if all rows are eligible.
-    link : callable
-        Maps the price per share ``u`` to a logit threshold; increasing, ``link(0) = 0``.
-    slope : callable
-        Derivative of the link.
-    inverse : callable
-        Maps a logit threshold to the price per share.
-    domain : (float, float)
-        The open interval of ``u``; thresholds at its ends are infinite.
+    rate : Rate
+        The rate.
+    spread : {"difference", "ratio", "minimum", "maximum"}
+        What is limited: highest minus lowest rate (at most ``scale * d``); one minus lowest divided
+        by highest rate (likewise, so 0.2 is the four-fifths rule); the lowest rate (at least
+        ``level - scale * d``); or the highest rate (at most ``level + scale * d``).
+    scale : Fraction
+        How far the tolerance moves the limit; 0 if the demand always holds in full.
+    level : float
+        The minimum or maximum.
+    where : str or callable, optional
+        Condition on the rows: the name of a column of ``control_features``, or a function of them
+        that returns a boolean for each row. A column that isn't boolean makes one demand for each
+        of its values.
+    strata : tuple of int, optional
+        Strata whose rows are eligible, once the condition has been applied to rows.
+    within : str
+        Name of these rows.
+
+    Examples
+    --------
+    >>> from fairdial import minimum
+    >>> minimum("true_positive_rate", 0.8).name
+    'true_positive_rate>=0.8'
     """
 
-    name: str
-    eligible: int | None
-    link: Function
-    slope: Function
-    inverse: Function
-    domain: tuple[float, float]
+    rate: Rate
+    spread: Spread = "difference"
+    scale: Fraction = Fraction(1)
+    level: float = 0.0
+    where: Condition | None = None
+    strata: tuple[int, ...] | None = None
+    within: str = ""
 
-    def threshold(self, multipliers: ArrayLike, shares: ArrayLike) -> Floats:
-        """Return the logit thresholds at multipliers ``t_a`` for shares ``p_a``.
-
-        These are gamma_a of eq:fairbayes_general_logit; their sigmoids are kappa_a of
-        eq:fairbayes_general_eta. Raises outside the domain.
-
-        Examples
-        --------
-        >>> from fairdial.core.criteria import criterion
-        >>> dp = criterion("demographic_parity").rate
-        >>> dp.threshold([-0.1, 0.1], [0.5, 0.5]).round(6)
-        array([-0.405465,  0.405465])
-        """
-        u = np.asarray(multipliers, np.float64) / np.asarray(shares, np.float64)
-        low, high = self.domain
-        if not np.all((u >= low) & (u <= high)):
+    def __post_init__(self) -> None:
+        if self.spread not in SPREADS:
             raise InvalidInputError(
-                "multipliers", f"be in [{low}, {high}] times `shares` ({self.name})", given=u
+                "spread", f"be one of {', '.join(SPREADS)}", given=repr(self.spread)
             )
-        with np.errstate(divide="ignore"):
-            return np.asarray(self.link(u), np.float64)
+        if not 0 <= self.level <= 1:
+            raise InvalidInputError("level", "be a rate in [0, 1]", given=self.level)
+        scale = exact(self.scale)
+        if scale < 0:
+            raise InvalidInputError("scale", "not be negative", given=float(scale))
+        object.__setattr__(self, "scale", scale)
+        object.__setattr__(self, "level", float(self.level))
 
-    def eligible_rows(self, positive: Mask) -> Mask:
-        """Return which labeled rows the rate is computed over, (n,)."""
-        if self.eligible is None:
-            return np.ones(len(positive), np.bool_)
-        return np.asarray(positive == bool(self.eligible))
+    @property
+    def name(self) -> str:
+        """Name of what is limited, such as ``selection_rate`` or ``true_positive_rate>=0.8``."""
+        sign = {"difference": "", "ratio": RATIO}.get(self.spread)
+        if sign is None:
+            sign = f"{'>=' if self.spread == 'minimum' else '<='}{self.level!r}"
+        where = f" in {self.within}" if self.within else ""
+        return f"{self.rate.name}{sign}{where}"
 
-    def price(self, logits: ArrayLike, share: float) -> Floats:
-        """Return the cost of one unit of a group's rate where its threshold is at ``logits``."""
-        with np.errstate(over="ignore"):
-            return share * np.asarray(self.inverse(np.asarray(logits, np.float64)), np.float64)
+    def bound(self, tolerance: Fraction) -> Fraction:
+        """Return the limit at a tolerance: of the difference, min / max, min, or max."""
+        room, level = self.scale * tolerance, exact(self.level)
+        bounds = {
+            "difference": room,
+            "ratio": 1 - room,
+            "minimum": level - room,
+            "maximum": level + room,
+        }
+        return bounds[self.spread]
 
+    def parts(self, selected: Counts, counts: Counts) -> tuple[Counts, Counts]:
+        """Return numerator and denominator of the rates, (..., K), from rows (..., S, L, K)."""
+        chosen = slice(None) if self.strata is None else list(self.strata)
+        summed = (array[..., chosen, :, :].sum(axis=-3) for array in (selected, counts))
+        return self.rate.parts(*summed)
 
-def _dp_link(u: Any) -> Any:  # eq:tau, eq:tau_dp
-    return 2.0 * np.arctanh(u)
+    def gap_of(self, selected: Counts, counts: Counts) -> Floats:
+        """Return how much is demanded of the tolerance, (...), from rows (..., S, L, K).
 
-
-def _dp_slope(u: Any) -> Any:
-    return 2.0 / (1.0 - u * u)
-
-
-def _dp_inverse(z: Any) -> Any:
-    return np.tanh(z / 2.0)
-
-
-def _tpr_link(u: Any) -> Any:  # eq:gamma_eop, eq:tau_eop
-    return -np.log1p(-u)
-
-
-def _tpr_slope(u: Any) -> Any:
-    return 1.0 / (1.0 - u)
-
-
-def _tpr_inverse(z: Any) -> Any:
-    return -np.expm1(-z)
-
-
-def _fpr_link(u: Any) -> Any:  # eq:gamma_pe, eq:tau_pe
-    return np.log1p(u)
-
-
-def _fpr_slope(u: Any) -> Any:
-    return 1.0 / (1.0 + u)
-
-
-def _fpr_inverse(z: Any) -> Any:
-    return np.expm1(z)
+        Groups without eligible rows aren't compared. Where counts are integers, the gap is the
+        exact quotient, rounded once: it is at most a tolerance if and only if the demand holds.
+        """
+        gap = _gap(self, *self.parts(selected, counts))
+        if self.scale:
+            return gap if self.scale == 1 else np.asarray(gap / float(self.scale))
+        return np.where(gap > 0, np.inf, 0.0)
 
 
-SELECTION = Rate("selection_rate", None, _dp_link, _dp_slope, _dp_inverse, (-1.0, 1.0))
-TRUE_POSITIVE = Rate("true_positive_rate", 1, _tpr_link, _tpr_slope, _tpr_inverse, (-np.inf, 1.0))
-FALSE_POSITIVE = Rate("false_positive_rate", 0, _fpr_link, _fpr_slope, _fpr_inverse, (-1.0, np.inf))
+def _gap(demand: Demand, numerator: Counts, denominator: Counts) -> Floats:
+    """Return the gap before scaling, (...), from parts (..., K)."""
+    denominator = np.broadcast_to(denominator, numerator.shape)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        rates = numerator / denominator
+    known = denominator > 0
+    low = np.where(known, rates, np.inf).argmin(axis=-1, keepdims=True)
+    high = np.where(known, rates, -np.inf).argmax(axis=-1, keepdims=True)
+    lowest, highest = (np.take_along_axis(rates, k, -1)[..., 0] for k in (low, high))
+    if demand.spread == "minimum":
+        gap = demand.level - lowest
+    elif demand.spread == "maximum":
+        gap = highest - demand.level
+    elif numerator.dtype.kind == "f" or float(denominator.max(initial=0)) ** 2 >= EXACT:
+        with np.errstate(invalid="ignore", divide="ignore"):
+            gap = highest - lowest if demand.spread == "difference" else 1.0 - lowest / highest
+    else:
+        parts = [
+            np.take_along_axis(array, k, -1)[..., 0]
+            for k in (high, low)
+            for array in (numerator, denominator)
+        ]
+        over = parts[0] * parts[3]  # highest rate, times both denominators
+        under = parts[1] * parts[3] if demand.spread == "difference" else over
+        with np.errstate(invalid="ignore", divide="ignore"):
+            gap = (over - parts[2] * parts[1]) / under
+    return np.where(known.any(axis=-1) & (gap > 0), gap, 0.0)  # nothing selected: ratio 1
 
 
 @dataclass(frozen=True)
 class Criterion:
-    """A fairness criterion: the rates that it equalizes over the groups.
+    """A fairness criterion: demands on rates, moved together by one tolerance.
 
     Attributes
     ----------
     name : str
         Name of the criterion.
-    rates : tuple of Rate
-        The rates; each criterion has one so far.
+    demands : tuple of Demand
+        The demands; a :class:`Rate` stands for a limit on its difference.
     aliases : tuple of str
         Other names.
     description : str
         A sentence that defines the criterion.
+    declared : float or None
+        The tolerance that a combination of criteria was written with.
+    n_strata : int
+        Number of strata of the rows, once conditions have been applied to them.
 
     Examples
     --------
@@ -150,41 +196,102 @@ class Criterion:
     >>> parity = criterion("demographic_parity")
     >>> float(parity.gap([0.25, 0.5, 0.375])), parity.needs_labels
     (0.25, False)
+    >>> both = criterion({"demographic_parity": 0.10, "equal_opportunity": 0.05})
+    >>> [(demand.name, float(demand.scale)) for demand in both.demands], both.declared
+    ([('selection_rate', 1.0), ('true_positive_rate', 0.5)], 0.1)
     """
 
     name: str
-    rates: tuple[Rate, ...]
+    demands: tuple[Demand, ...]
     aliases: tuple[str, ...] = ()
     description: str = ""
+    declared: float | None = None
+    n_strata: int = 1
+
+    def __post_init__(self) -> None:
+        given: tuple[Demand | Rate, ...] = tuple(self.demands)
+        if not given:
+            raise InvalidInputError("demands", "hold at least one demand", given="none")
+        demands = tuple(Demand(d) if isinstance(d, Rate) else d for d in given)
+        object.__setattr__(self, "demands", demands)
+
+    @property
+    def is_simple(self) -> bool:
+        """Whether it limits the difference of one rate with a link: the threshold path applies."""
+        first = self.demands[0]
+        plain = first.spread == "difference" and first.scale == 1 and first.rate.has_link
+        everywhere = first.where is None and first.strata is None
+        return len(self.demands) == 1 and plain and everywhere
 
     @property
     def rate(self) -> Rate:
-        """The only rate; raises if there are several."""
-        if len(self.rates) != 1:
-            raise InvalidInputError("criterion", "have one rate", given=self.name)
-        return self.rates[0]
+        """The rate of a simple criterion; raises for others."""
+        if not self.is_simple:
+            raise InvalidInputError(
+                "criterion",
+                "limit the difference of one rate: demographic_parity, equal_opportunity or "
+                "predictive_equality",
+                given=self.name,
+            )
+        return self.demands[0].rate
+
+    @property
+    def rates(self) -> tuple[Rate, ...]:
+        """The rates, each once."""
+        return tuple(dict.fromkeys(demand.rate for demand in self.demands))
 
     @property
     def needs_labels(self) -> bool:
-        """Whether eligibility depends on the label."""
-        return any(rate.eligible is not None for rate in self.rates)
+        """Whether a rate depends on labels."""
+        return any(rate.needs_labels for rate in self.rates)
+
+    @property
+    def has_conditions(self) -> bool:
+        """Whether a demand has a condition that must still be applied to rows."""
+        return any(demand.where is not None for demand in self.demands)
+
+    def split(self, counts: Counts) -> Counts:
+        """Return counts by stratum and label, (..., S, L, K), from those by kind, (..., C, K)."""
+        n_kinds, n_groups = counts.shape[-2:]
+        shape = (*counts.shape[:-2], self.n_strata, n_kinds // self.n_strata, n_groups)
+        return counts.reshape(shape)
 
     def eligible_rows(self, positive: Mask) -> Mask:
-        """Return which labeled rows the rate is computed over, (n,)."""
+        """Return which labeled rows the rate of a simple criterion is computed over, (n,)."""
         return self.rate.eligible_rows(positive)
 
     def eligible_counts(self, counts: Counts) -> Counts:
-        """Return the counts of eligible rows, (..., K), from those by label, (..., L, K)."""
-        label = self.rate.eligible
-        return np.asarray(counts.sum(axis=-2) if label is None else counts[..., label, :])
+        """Return the eligible rows, (..., K), from those by kind, (..., C, K).
+
+        With several demands, it is the smallest of their numbers in each group.
+        """
+        parts = self.split(counts)
+        eligible = [
+            replace(demand, rate=ALL).parts(parts, parts)[1]
+            if not demand.rate.fixed
+            else demand.parts(parts, parts)[1]
+            for demand in self.demands
+        ]
+        return np.asarray(np.minimum.reduce(eligible))
 
     def rates_of(self, selected: Counts, counts: Counts) -> Floats:
-        """Return the groups' rates, (..., K), from selected and all rows, both (..., L, K)."""
-        return np.asarray(self.eligible_counts(selected) / self.eligible_counts(counts))
+        """Return the groups' rates from selected and all rows by kind, both (..., C, K).
+
+        They are (..., K) with one demand, and (..., J, K) with several.
+        """
+        selected, counts = self.split(selected), self.split(counts)
+        with np.errstate(invalid="ignore", divide="ignore"):
+            rates = [np.divide(*demand.parts(selected, counts)) for demand in self.demands]
+        return np.asarray(rates[0] if len(rates) == 1 else np.stack(rates, axis=-2))
+
+    def gaps_of(self, selected: Counts, counts: Counts) -> Floats:
+        """Return each demand's gap, divided by its scale, (..., J), from rows by kind."""
+        selected, counts = self.split(selected), self.split(counts)
+        return np.stack([demand.gap_of(selected, counts) for demand in self.demands], axis=-1)
 
     def gap_of(self, selected: Counts, counts: Counts) -> Floats:
-        """Return the gap, (...), from selected and all rows by label and group, (..., L, K)."""
-        return self.gap(self.rates_of(selected, counts))
+        """Return the smallest tolerance that allows these rows, (...): the largest gap."""
+        return np.asarray(self.gaps_of(selected, counts).max(axis=-1))
 
     def gap(self, rates: ArrayLike) -> Floats:
         """Return the highest minus the lowest rate over the groups (last axis)."""
@@ -207,45 +314,166 @@ class Criterion:
         return self.name
 
 
+ALL = Rate("all_rows")
+
 DEMOGRAPHIC_PARITY = Criterion(  # eq:dp
     "demographic_parity",
-    (SELECTION,),
+    (Demand(SELECTION),),
+    aliases=("statistical_parity",),
     description="Demographic parity: the share of rows with a positive decision (the selection "
     "rate) should be equal in all groups.",
 )
 EQUAL_OPPORTUNITY = Criterion(  # eq:eop
     "equal_opportunity",
-    (TRUE_POSITIVE,),
+    (Demand(TRUE_POSITIVE),),
     aliases=("true_positive_rate_parity",),
     description="Equal opportunity: among rows whose true label is positive, the share with a "
     "positive decision (the true positive rate) should be equal in all groups.",
 )
 PREDICTIVE_EQUALITY = Criterion(  # eq:pe
     "predictive_equality",
-    (FALSE_POSITIVE,),
+    (Demand(FALSE_POSITIVE),),
     aliases=("false_positive_rate_parity",),
     description="Predictive equality: among rows whose true label is negative, the share with a "
     "positive decision (the false positive rate) should be equal in all groups.",
 )
+EQUALIZED_ODDS = Criterion(
+    "equalized_odds",
+    (Demand(TRUE_POSITIVE), Demand(FALSE_POSITIVE)),
+    aliases=("equalised_odds", "equal_odds"),
+    description="Equalized odds: the true positive rate and the false positive rate should both "
+    "be equal in all groups.",
+)
+FALSE_NEGATIVE_PARITY = Criterion(
+    "false_negative_rate_parity",
+    (Demand(FALSE_NEGATIVE),),
+    description="False negative rate parity: among rows whose true label is positive, the share "
+    "with a negative decision should be equal in all groups.",
+)
+ACCURACY_PARITY = Criterion(
+    "accuracy_parity",
+    (Demand(ACCURACY),),
+    aliases=("overall_accuracy_equality",),
+    description="Accuracy parity: the share of correct decisions should be equal in all groups.",
+)
+PREDICTIVE_PARITY = Criterion(
+    "predictive_parity",
+    (Demand(PRECISION),),
+    aliases=("precision_parity", "positive_predictive_value_parity"),
+    description="Predictive parity: among rows with a positive decision, the share whose true "
+    "label is positive (the precision) should be equal in all groups.",
+)
+FALSE_OMISSION_PARITY = Criterion(
+    "false_omission_rate_parity",
+    (Demand(FALSE_OMISSION),),
+    description="False omission rate parity: among rows with a negative decision, the share whose "
+    "true label is positive should be equal in all groups.",
+)
 
-EQUALIZED_ODDS = ("equalized_odds", "equalised_odds", "equal_odds")  # not supported
-CRITERIA = (DEMOGRAPHIC_PARITY, EQUAL_OPPORTUNITY, PREDICTIVE_EQUALITY)
+CRITERIA = (
+    DEMOGRAPHIC_PARITY,
+    EQUAL_OPPORTUNITY,
+    PREDICTIVE_EQUALITY,
+    EQUALIZED_ODDS,
+    FALSE_NEGATIVE_PARITY,
+    ACCURACY_PARITY,
+    PREDICTIVE_PARITY,
+    FALSE_OMISSION_PARITY,
+)
+
+Given = str | Criterion | Demand | Sequence[Any] | Mapping[Any, float]
 
 
-def criterion(name: str | Criterion) -> Criterion:
-    """Return the criterion with this name or alias; a Criterion is returned unchanged.
+def criterion(given: Given) -> Criterion:
+    """Return the criterion with this name, or the combination of several.
+
+    Parameters
+    ----------
+    given : str, Criterion, Demand, list or mapping
+        A name, such as ``"equalized_odds"``; with ``_ratio`` at its end the ratio of the rates is
+        limited rather than their difference. ``"true_positive_rate>=0.8"`` is a minimum,
+        ``"false_positive_rate<=0.1"`` a maximum. A list (or names joined by ``+``) demands all of
+        them. A mapping gives each its own tolerance: ``{"demographic_parity": 0.10,
+        "equal_opportunity": 0.05}``; the largest one is the tolerance of the dial, and the others
+        move in proportion to it.
 
     Examples
     --------
     >>> import fairdial
     >>> fairdial.criterion("true_positive_rate_parity").name
     'equal_opportunity'
+    >>> fairdial.criterion(["equalized_odds", "true_positive_rate>=0.8"]).name
+    'equalized_odds+true_positive_rate>=0.8'
     """
-    if isinstance(name, Criterion):
+    if isinstance(given, Criterion):
+        return given
+    if isinstance(given, Demand):
+        return Criterion(given.name, (given,))
+    if isinstance(given, str):
+        parts = [_parse(part) for part in given.split("+")]
+        return parts[0][0] if len(parts) == 1 and parts[0][1] is None else _combine(parts)
+    if isinstance(given, Mapping):
+        return _combine([(criterion(key), _check_share(key, given[key])) for key in given])
+    if isinstance(given, (list, tuple)):
+        return _combine([(criterion(part), None) for part in given])
+    raise InvalidInputError(
+        "criterion", "be a name, a Criterion, a list or a mapping to tolerances", given=repr(given)
+    )
+
+
+def minimum(rate: str | Rate, level: float, *, where: Condition | None = None) -> Demand:
+    """Demand that a rate is at least ``level`` in every group, at every tolerance.
+
+    Examples
+    --------
+    >>> from fairdial import criterion, minimum
+    >>> criterion(["equalized_odds", minimum("true_positive_rate", 0.7)]).name
+    'equalized_odds+true_positive_rate>=0.7'
+    """
+    return Demand(find_rate(rate), "minimum", Fraction(0), level, where)
+
+
+def maximum(rate: str | Rate, level: float, *, where: Condition | None = None) -> Demand:
+    """Demand that a rate is at most ``level`` in every group, at every tolerance."""
+    return Demand(find_rate(rate), "maximum", Fraction(0), level, where)
+
+
+def find_rate(name: str | Rate) -> Rate:
+    """Return the rate with this name; a Rate is returned unchanged."""
+    if isinstance(name, Rate):
         return name
+    for rate in RATES:
+        if rate.name == name:
+            return rate
+    names = [rate.name for rate in RATES]
+    raise InvalidInputError(
+        "rate", f"be one of {', '.join(names)}", given=repr(name), hint=did_you_mean(name, names)
+    )
+
+
+def _parse(text: str) -> tuple[Criterion, float | None]:
+    """Return the criterion of one part of a text, and its tolerance if it has one."""
+    match = re.fullmatch(r"\s*(\w[\w ]*?)\s*(>=|<=|=)\s*([0-9.eE+-]+)\s*", text)
+    if match is None:
+        return _find(text.strip()), None
+    name, sign, number = match.groups()
+    try:
+        value = float(number)
+    except ValueError:
+        raise InvalidInputError(
+            "criterion", f"have a number after {sign}", given=repr(text)
+        ) from None
+    if sign == "=":
+        return _find(name), _check_share(name, value)
+    demand = (minimum if sign == ">=" else maximum)(name, value)
+    return Criterion(demand.name, (demand,)), None
+
+
+def _find(name: str) -> Criterion:
+    stem = name.removesuffix(RATIO)
     for known in CRITERIA:
-        if name == known.name or name in known.aliases:
-            return known
+        if stem == known.name or stem in known.aliases:
+            return known if stem == name else as_ratio(known)
     allowed = [n for known in CRITERIA for n in (known.name, *known.aliases)]
     raise InvalidInputError(
         "criterion",
@@ -255,7 +483,62 @@ def criterion(name: str | Criterion) -> Criterion:
     )
 
 
-def name_to_save(criterion: Criterion) -> str:
+def as_ratio(given: Criterion) -> Criterion:
+    """Return the criterion that limits ratios of rates in place of their differences."""
+    demands = tuple(
+        replace(demand, spread="ratio") if demand.spread == "difference" else demand
+        for demand in given.demands
+    )
+    text = given.description.replace("should be equal", "should have a ratio near 1")
+    text = text.replace("should both be equal", "should both have a ratio near 1")
+    return replace(given, name=given.name + RATIO, demands=demands, aliases=(), description=text)
+
+
+def _check_share(name: object, value: float) -> float:
+    if not isinstance(value, (int, float, np.number)) or not 0 <= value <= 1:
+        raise InvalidInputError(
+            "criterion", f"have a tolerance in [0, 1] for {name}", given=repr(value)
+        )
+    return float(value)
+
+
+def _combine(parts: Sequence[tuple[Criterion, float | None]]) -> Criterion:
+    """Return the criterion that demands all parts, scaled by their tolerances."""
+    if not parts:
+        raise InvalidInputError("criterion", "name at least one criterion", given="none")
+    given = [tolerance for _, tolerance in parts if tolerance is not None]
+    moved = [part for part, tolerance in parts if tolerance is None and _moves(part)]
+    if given and moved:
+        raise InvalidInputError(
+            "criterion",
+            "have a tolerance for every part, or for none",
+            given=f"none for {moved[0].name}",
+        )
+    largest = max(given, default=0.0)
+    if len(parts) == 1:
+        return replace(parts[0][0], declared=largest if given else None)
+    demands: dict[str, Demand] = {}
+    for part, tolerance in parts:
+        scale = exact(tolerance) / exact(largest) if tolerance is not None and largest else 1
+        for demand in part.demands:
+            scaled = replace(demand, scale=demand.scale * scale)
+            key = f"{demand.name} {demand.where!r}"
+            if key not in demands or scaled.scale < demands[key].scale:  # the stricter one
+                demands[key] = scaled
+    names = [part.name if t is None else f"{part.name}={t!r}" for part, t in parts]
+    return Criterion(
+        "+".join(names),
+        tuple(demands.values()),
+        description=" ".join(part.description for part, _ in parts if part.description),
+        declared=largest if given else None,
+    )
+
+
+def _moves(given: Criterion) -> bool:
+    return any(demand.scale for demand in given.demands)
+
+
+def name_to_save(given: Criterion) -> str:
     """Return the name of one of the library's criteria; raise for your own, which are code.
 
     Examples
@@ -265,13 +548,19 @@ def name_to_save(criterion: Criterion) -> str:
     >>> name_to_save(criterion("demographic_parity"))
     'demographic_parity'
     """
-    if criterion not in CRITERIA:
+    try:
+        known = criterion(given.name) == replace(given, declared=criterion(given.name).declared)
+    except InvalidInputError:
+        known = False
+    if not known:
         raise InvalidInputError(
             "criterion",
-            "be one of the library's to be saved",
-            given=f"your own {criterion.name!r}",
+            "be one of the library's, or a combination of them, to be saved",
+            given=f"your own {given.name!r}",
         )
-    return criterion.name
+    if given.declared is not None and len(given.demands) == 1:
+        return f"{given.name}={given.declared!r}"
+    return given.name
 
 
 def suggest_criterion(name: object, allowed: Sequence[str]) -> str:
@@ -284,9 +573,7 @@ def suggest_criterion(name: object, allowed: Sequence[str]) -> str:
     " Did you mean 'demographic_parity'?"
     """
     plain = re.sub(r"[\W_]+", "_", name.strip().lower()) if isinstance(name, str) else ""
-    if closest_name(plain, EQUALIZED_ODDS, 0.85) is not None:
-        return (
-            " Equalized odds (equal true and false positive rates) isn't supported:"
-            " equal_opportunity equalizes the one rate, predictive_equality the other."
-        )
+    rates = [rate.name for rate in RATES]
+    if closest_name(plain, rates, 0.85) is not None:
+        return f" To limit a rate, write {plain}>=0.8 or {plain}<=0.1."
     return did_you_mean(plain, allowed)

@@ -29,15 +29,20 @@ from fairdial._validation import (
 from fairdial.core.bootstrap import resampled_accuracy
 from fairdial.core.certify import certify, simultaneous_margin
 from fairdial.core.criteria import Criterion
-from fairdial.core.decide import accuracy_of_counts, select, select_by_group
-from fairdial.core.operating_points import OperatingPoints
+from fairdial.core.decide import accuracy_of_counts, by_label, select, select_by_group
+from fairdial.core.lottery import hash_uniform
+from fairdial.core.objectives import Objective
+from fairdial.core.operating_points import OperatingPoints, PointTable
 from fairdial.core.pareto import pareto
 from fairdial.core.point import Point, Points
+from fairdial.core.problem import Problem
+from fairdial.core.searched import NestedPoints, SearchedPoints
 from fairdial.core.serialization import Certificate as Certificate
 from fairdial.core.serialization import read_frontier, write_frontier
 from fairdial.core.threshold_path import ThresholdPath
 from fairdial.errors import (
     CannotCertifyError,
+    ConstantDecisionsWarning,
     InfeasibleToleranceWarning,
     InvalidInputError,
     renamed,
@@ -49,6 +54,8 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.axes import Axes
 
+LOTTERY = b"fairdial lottery"  # salt of the draws
+MAX_ROW_TOLERANCES = 64  # distinct ones, where each is a search
 CHUNK = 1 << 16  # points whose counts are computed at once
 
 
@@ -63,15 +70,15 @@ class Frontier:
     ----------
     points : OperatingPoints
         The points; thresholds and counts of a point are computed on demand.
-    criterion : Criterion
-        The fairness criterion.
+    problem : Problem
+        Criterion, objective and budget.
     groups : tuple
         Names of the groups, in the order of their codes.
-    counts : (L, K) int64
-        Calibration rows by label (L is 1 without labels) and group.
-    certificate : {"declared", "simultaneous", "finite", "none"}
+    cells : (C, K)
+        Calibration rows by kind (stratum and label) and group: the sums of their weights.
+    certificate : {"declared", "simultaneous", "finite", "weighted", "none"}
         The strongest statement about new rows that the calibration rows support; "finite" is that
-        of a model family.
+        of a model family. There is none for weighted rows.
 
     Examples
     --------
@@ -87,9 +94,9 @@ class Frontier:
     """
 
     points: OperatingPoints
-    criterion: Criterion
+    problem: Problem
     groups: tuple[Hashable, ...]
-    counts: Counts
+    cells: Counts
     certificate: Certificate = "declared"
 
     rows = renamed("rows", "counts")
@@ -101,9 +108,37 @@ class Frontier:
         return len(self.points)
 
     @property
+    def criterion(self) -> Criterion:
+        """The fairness criterion."""
+        return self.problem.criterion
+
+    @property
+    def objective(self) -> Objective:
+        """What the thresholds maximize."""
+        return self.problem.objective
+
+    @cached_property
+    def counts(self) -> Counts:
+        """(L, K) calibration rows by label (L is 1 without labels) and group."""
+        return by_label(self.cells, len(self.cells) // self.criterion.n_strata)
+
+    @property
     def setting(self) -> Floats:
-        """(S,) t for two groups, the price T for more; or the setting of a model in a family."""
+        """(S,) t for two groups, the price T for more; or the setting of a model in a family.
+
+        Of points found by search, the tolerance that they were found at.
+        """
         return self.points.setting
+
+    @property
+    def nested(self) -> bool:
+        """Whether each row changes its decision at most once along the dial."""
+        return bool(self.problem.nested) or self.problem.uses_path
+
+    @property
+    def nested_loss(self) -> float | None:
+        """The largest loss of the objective that nesting costs; None if it isn't known."""
+        return self.points.loss if isinstance(self.points, NestedPoints) else None
 
     @property
     def is_family(self) -> bool:
@@ -117,7 +152,7 @@ class Frontier:
 
     @property
     def gap(self) -> Floats:
-        """(S,) highest minus lowest rate."""
+        """(S,) the smallest tolerance that allows each point."""
         return self.points.gap
 
     @cached_property
@@ -131,17 +166,25 @@ class Frontier:
 
     def accuracy_of(self, points: Indices) -> Floats:
         """Return the accuracy of some points, (s,); only with labels."""
-        return accuracy_of_counts(self.points.read(points)[1], self.counts)
+        return accuracy_of_counts(self._by_label(points), self.counts)
+
+    def value_of(self, points: Indices) -> Floats:
+        """Return the objective of some points on the labels, (s,); only with labels."""
+        return self.objective.value_of(self._by_label(points), self.counts)
+
+    def _by_label(self, points: Indices) -> Counts:
+        return by_label(self.points.read(points)[1], len(self.counts))
 
     @property
     def eligible(self) -> Counts:
-        """(K,) eligible rows."""
-        return self.criterion.eligible_counts(self.counts)
+        """(K,) eligible rows; with several demands, the smallest number of each group."""
+        return self.criterion.eligible_counts(self.cells)
 
     @property
     def needs_declared_tolerance(self) -> bool:
         """Whether ``confidence`` without ``simultaneous`` assumes a tolerance chosen in advance."""
-        return self.certificate == "declared" and len(self.groups) == 2
+        path = self.problem.uses_path and len(self.groups) == 2
+        return self.certificate == "declared" and path
 
     # ---- the dial ------------------------------------------------------------------------------
 
@@ -196,44 +239,65 @@ class Frontier:
         tolerances = check_tolerance(tolerance)
         column = tolerances.reshape(-1)
         if confidence is None:
-            indices, feasible = self.points.find(column)
+            table, feasible = self.points.choose(column)
             if not feasible.all():
-                self._warn(column, indices, feasible)
-            points = self._points(column, indices, feasible)
+                self._warn(column, table.gap, feasible)
+            points = self._points(column, table, feasible)
+            self._warn_if_constant(points)
         else:
             points = self._certified(column, check_fraction(confidence, "confidence"), simultaneous)
         return points if tolerances.ndim else points[0]
 
-    def _points(self, tolerance: Floats, indices: Indices, feasible: Mask) -> Points:
-        thresholds, selected = self.points.read(indices)
+    def _points(self, tolerance: Floats, table: PointTable, feasible: Mask) -> Points:
+        thresholds, selected = table.read(np.arange(len(table)))
         return Points(
             tolerance=tolerance,
-            setting=self.setting.take(indices),
-            accuracy=accuracy_of_counts(selected, self.counts) if self.has_labels else None,
-            gap=self.gap.take(indices),
+            setting=table.setting,
+            gap=table.gap,
             feasible=feasible,
             thresholds=thresholds,
-            selected=selected,
-            counts=self.counts,
+            selected_cells=selected,
+            cells=self.cells,
             groups=self.groups,
-            criterion=self.criterion,
-            indices=indices,
+            problem=self.problem,
+            source=self.points,
+            indices=table.indices,
+            mixture=table.mixture,
             is_family=self.is_family,
         )
 
-    def _warn(self, tolerance: Floats, indices: Indices, feasible: Mask) -> None:
+    def _warn(self, tolerance: Floats, gap: Floats, feasible: Mask) -> None:
         worst = int(np.argmin(np.where(feasible, np.inf, tolerance)))
-        reason = "Tied scores and small groups change the gap in steps."
         if self.is_family:
             reason = f"The family has {len(self)} models."
-        elif self.certificate == "simultaneous":  # thresholds at edges of bins
+        elif isinstance(self.points, SearchedPoints):
+            reason = "No group thresholds have a smaller one."
+        else:
+            reason = "The nested dial ends there; `nested=False` goes further."
+        if self.certificate == "simultaneous":  # thresholds at edges of bins
             reason += " If the bins are too coarse for the scores, use more `bits` or `tolerances`."
         warn(
             f"No operating point reaches the tolerance {tolerance[worst]:g} for "
             f"{self.criterion.name} on the calibration rows; the smallest gap, "
-            f"{self.gap[indices[worst]]:.4g}, is used. {reason}",
+            f"{gap[worst]:.4g}, is used. {reason}",
             InfeasibleToleranceWarning,
         )
+
+    def _warn_if_constant(self, points: Points) -> None:
+        """Warn if a tolerance is reached only by deciding the same for everybody."""
+        if self.is_family or len(self.groups) == 1:
+            return
+        n_selected, n_rows = points.selected.sum(axis=(1, 2)), self.cells.sum()
+        for value, what in ((0, "nobody"), (n_rows, "everybody")):
+            same = np.flatnonzero((n_selected == value) & (points.setting != 0))
+            if len(same):
+                warn(
+                    f"At the tolerance {points.tolerance[same[0]]:g} the thresholds select {what}: "
+                    f"that has no {self.criterion.name} gap, but no use either. Choose a larger "
+                    "tolerance or calibrate on more rows.",
+                    ConstantDecisionsWarning,
+                )
+                return
 
     def margin(self, confidence: float = 0.95) -> float:
         """Return how far the gap on new rows can exceed the measured one, for all points at once.
@@ -243,9 +307,14 @@ class Frontier:
         """
         alpha = 1.0 - check_fraction(confidence, "confidence")
         self._refuse_seen_rows()
-        return simultaneous_margin(self.points, self.eligible, alpha)
+        return simultaneous_margin(self.points, self.criterion, self.cells, alpha)
 
     def _refuse_seen_rows(self) -> None:
+        if self.certificate == "weighted":
+            raise CannotCertifyError(
+                "`confidence` needs rows that count equally, got `sample_weight`. Calibrate "
+                "without weights."
+            )
         if self.certificate == "none":
             raise CannotCertifyError(
                 "`confidence` needs a scorer that hasn't seen the calibration rows, got scores of "
@@ -255,9 +324,9 @@ class Frontier:
     def _certified(self, tolerance: Floats, confidence: float, simultaneous: bool) -> Points:
         self._refuse_seen_rows()
         declared = self.needs_declared_tolerance and not simultaneous
-        rows = self.counts, self.eligible
-        indices, bound = certify(self.points, *rows, tolerance, confidence, declared=declared)
-        points = self._points(tolerance, indices, np.ones(len(indices), np.bool_))
+        problem = self.points, self.criterion, self.cells
+        table, bound = certify(*problem, tolerance, confidence, declared=declared)
+        points = self._points(tolerance, table, np.ones(len(table), np.bool_))
         return replace(
             points, confidence=confidence, certified_gap=bound, simultaneous=not declared
         )
@@ -288,15 +357,23 @@ class Frontier:
                 "accuracy", f"be at most {best:.4f}, the best of the dial", given=f"{accuracy:g}"
             )
         index = np.array([np.argmin(np.where(enough, self.gap, np.inf))])
-        return self._points(self.gap[index], index, np.array([True]))[0]
+        table = self.points.tabulate(index)
+        return self._points(table.gap, table, np.array([True]))[0]
 
     def decide(
-        self, logits: ArrayLike, groups: Any, tolerance: Any, *, confidence: float | None = None
+        self,
+        logits: ArrayLike,
+        groups: Any,
+        tolerance: Any,
+        *,
+        confidence: float | None = None,
+        keys: Any = None,
     ) -> Mask:
         """Return the decisions for scored rows at a tolerance, or at one tolerance per row.
 
         ``confidence`` is as in :meth:`at`; with one tolerance per row it is simultaneous. A row's
-        decision doesn't depend on the other rows.
+        decision doesn't depend on the other rows. A lottery draws by a hash of the row's entry in
+        ``keys`` (identifiers, or a matrix of features), by default of its logit.
 
         Examples
         --------
@@ -314,7 +391,13 @@ class Frontier:
         tolerances = check_tolerance(tolerance)
         if tolerances.ndim == 0:
             point = self.at(float(tolerances), confidence=confidence)
-            return select_by_group(scores, codes, point.thresholds)
+            if point.lottery is None:
+                return select_by_group(scores, codes, point.thresholds)
+            draws = hash_uniform(np.asarray(scores if keys is None else keys), LOTTERY)
+            check_same_length(scores, draws, ("logits", "keys"))
+            if np.isnan(scores).any():
+                raise_nan(scores, "logits")
+            return select(scores, point.thresholds_of(codes, draws))
         check_same_length(scores, tolerances, ("logits", "tolerance"))
         thresholds = self.row_thresholds(tolerances, codes, confidence=confidence)
         if np.isnan(scores).any():
@@ -330,6 +413,17 @@ class Frontier:
         """
         self._require_thresholds("row_thresholds")
         distinct, place = np.unique(tolerances, return_inverse=True)
+        if self.problem.randomize is not None:
+            raise InvalidInputError(
+                "tolerance", "be one number for a lottery", given=f"{len(distinct)} tolerances"
+            )
+        if not self.nested and len(distinct) > MAX_ROW_TOLERANCES:
+            raise InvalidInputError(
+                "tolerance",
+                f"have at most {MAX_ROW_TOLERANCES} distinct values where each is searched for",
+                given=len(distinct),
+                hint="A dial with `nested=True` allows any number.",
+            )
         points = self.at(distinct, confidence=confidence, simultaneous=True)
         thresholds: Floats = points.thresholds[place, codes]
         return thresholds
@@ -393,13 +487,14 @@ class Frontier:
         tolerances: ArrayLike | None = None,
         *,
         confidence: float = 0.95,
-        n_boot: int = 1000,
+        n_boot: int | None = None,
         random_state: int | None = None,
     ) -> pd.DataFrame:
         """Return a bootstrap band: how the frontier varies with the calibration rows.
 
         Rows are resampled within groups, as counts of 256 bins per group, so that the cost doesn't
-        grow with the rows. Each sample has its own path, on which the tolerances are set.
+        grow with the rows. Each of ``n_boot`` samples (by default 1,000, or 100 where each
+        tolerance is a search) has its own dial, on which the tolerances are set.
 
         Returns
         -------
@@ -410,16 +505,19 @@ class Frontier:
 
         self._require_thresholds("band")
         self._require_labels("band")
-        if not isinstance(self.points, ThresholdPath):
+        if not isinstance(self.points, (ThresholdPath, SearchedPoints)):
             raise InvalidInputError(
                 "band", "be called on a whole frontier", given="one with some of the points"
             )
         level = (1.0 - check_fraction(confidence, "confidence")) / 2
-        check_count(n_boot, "n_boot")
-        grid = np.linspace(0.0, self.gap[0], 50) if tolerances is None else tolerances
+        searched = isinstance(self.points, SearchedPoints)
+        n_boot = check_count(n_boot or (100 if searched else 1000), "n_boot")
+        size = 20 if searched else 50
+        grid = np.linspace(0.0, self.gap[0], size) if tolerances is None else tolerances
         checked = np.atleast_1d(check_tolerance(grid, "tolerances"))
         rng = np.random.default_rng(random_state)
-        here = self.accuracy_of(self.points.find(checked)[0])
+        here = self.at(checked).accuracy
+        assert here is not None
         binned, draws = resampled_accuracy(self.points, checked, n_boot, rng)
         draws += here - binned  # correct for the bins
         lower, upper = np.nanquantile(draws, [level, 1.0 - level], axis=0)
@@ -431,14 +529,13 @@ class Frontier:
     def to_frame(self) -> pd.DataFrame:
         """Return one line per point: setting, accuracy, gap, thresholds and rates by group."""
         feasible = np.ones(len(self), np.bool_)
-        frame = self._points(self.gap, np.arange(len(self)), feasible).to_frame()
+        table = self.points.tabulate(np.arange(len(self)))
+        frame = self._points(self.gap, table, feasible).to_frame()
         return frame.drop(columns=["tolerance", "feasible"])
 
     def to_json(self) -> str:
         """Return the frontier as JSON; :meth:`from_json` restores it to the last bit."""
-        return write_frontier(
-            self.points, self.criterion, self.groups, self.counts, self.certificate
-        )
+        return write_frontier(self.points, self.problem, self.groups, self.cells, self.certificate)
 
     @classmethod
     def from_json(cls, text: str) -> Frontier:
@@ -453,7 +550,7 @@ class Frontier:
         self._require_labels("plot")
         assert self.accuracy is not None
         grid = np.linspace(self.gap.min(), self.gap[0], 400)
-        shade = self.band(np.linspace(grid[0], grid[-1], 50), random_state=0) if band else None
+        shade = self.band(random_state=0) if band else None
         title = f"{self.criterion.name.replace('_', ' ')} gap"
         if self.is_family:
             points = np.flatnonzero(self.points.reachable)[::-1]
@@ -471,6 +568,11 @@ class Frontier:
             accuracy = f", accuracy {self.accuracy_of(np.array([0]))[0]:.4f}"
         return (
             f"Frontier({self.criterion.name}, groups={list(self.groups)}, "
-            f"{int(self.counts.sum()):,} rows, {len(self):,} {kind}, "
+            f"{_plain(self.cells.sum())} rows, {len(self):,} {kind}, "
             f"gap {self.gap[0]:.4f}{accuracy} down to gap {self.gap.min():.4f})"
         )
+
+
+def _plain(n_rows: float) -> str:
+    """Return a number of rows, or a sum of weights, as text."""
+    return f"{n_rows:,.0f}" if n_rows == int(n_rows) else f"{n_rows:,.4g}"

@@ -22,6 +22,7 @@ from numpy.typing import ArrayLike, NDArray
 from fairdial._arrays import (
     Codes,
     Counts,
+    Dtype,
     Floats,
     Indices,
     Kinds,
@@ -97,6 +98,11 @@ class GroupScores:
         """Return the number of steps above each threshold."""
         wanted: Floats = np.negative(thresholds)
         return self._ascending.searchsorted(wanted, side="left")
+
+    @cached_property
+    def last_rank(self) -> int:
+        """The highest rank that a threshold has: no threshold is below a score of -inf."""
+        return int(self.rank(-np.inf))
 
     def coarsen(self, n_bins: int) -> GroupScores:
         """Merge the steps into about ``n_bins`` bins with equally many rows; 0 stays an edge."""
@@ -243,3 +249,21 @@ def _split(
         sizes = np.bincount(cells, minlength=n_cells)
         runs = np.split(logits.take(order), np.cumsum(sizes)[:-1])
     return [runs[i : i + n_kinds] for i in range(0, n_cells, n_kinds)]
+
+
+def place_thresholds(targets: Floats, below: Floats, above: Floats, dtype: Dtype) -> Floats:
+    """Return numbers of ``dtype`` with ``below <= number < above``.
+
+    That is the target if it lies strictly inside, else (or if it is NaN) the middle. If no number
+    lies strictly between, it is ``below``: rows at the threshold aren't selected.
+    """
+    placed = targets if dtype == np.float64 else targets.astype(dtype).astype(np.float64)
+    inside = (placed > below) & (placed < above)
+    if inside.all():
+        return placed
+    high = np.where(np.isposinf(above), np.where(np.isneginf(below), 1.0, below + 2.0), above)
+    low = np.where(np.isneginf(below), high - 2.0, below)
+    with np.errstate(over="ignore", invalid="ignore"):  # infinite scores
+        middle = (low + (high - low) / 2).astype(dtype).astype(np.float64)
+    middle = np.where((middle > below) & (middle < above), middle, below)
+    return np.where(inside, placed, middle)

@@ -48,10 +48,32 @@ class OperatingPoints(ABC):
         """Return the thresholds, (s, K), and the rows that they select, (s, L, K)."""
 
     def take(self, points: Indices) -> OperatingPoints:
+        """Return some of the points; by default as a table."""
+        return self.tabulate(points)
+
+    def tabulate(self, points: Indices) -> PointTable:
         """Return some of the points as a table."""
         thresholds, selected = self.read(points)
         columns = self.setting[points], self.gap[points], self.certifiable[points]
-        return PointTable(*columns, thresholds, selected)
+        table = PointTable(*columns, thresholds, selected)
+        table.indices = points
+        return table
+
+    def choose(self, tolerances: Floats) -> tuple[PointTable, Mask]:
+        """Return the point for each tolerance, (m,), and whether it is within the tolerance.
+
+        Where none is, the point with the smallest gap is chosen.
+        """
+        points, feasible = self.find(tolerances)
+        return self.tabulate(points), feasible
+
+    def bound(self, tolerance: float) -> float | None:
+        """Return the best expected objective of any rule, randomized or not; None if unknown."""
+        return None
+
+    def expected_value(self, thresholds: Floats) -> float | None:
+        """Return the objective that the scores predict at thresholds, (K,); None if unknown."""
+        return None
 
     @cached_property
     def _negative_best(self) -> Floats:
@@ -90,14 +112,26 @@ class OperatingPoints(ABC):
 
 
 class PointTable(OperatingPoints):
-    """Some points of a path, with their thresholds and counts stored."""
+    """Points with their thresholds and counts stored.
+
+    A lottery mixes several thresholds per group: ``mixture`` holds thresholds and probabilities,
+    both (S, K, M).
+    """
 
     def __init__(
-        self, setting: Floats, gap: Floats, certifiable: Mask, thresholds: Floats, selected: Counts
+        self,
+        setting: Floats,
+        gap: Floats,
+        certifiable: Mask,
+        thresholds: Floats,
+        selected: Counts,
+        mixture: tuple[Floats, Floats] | None = None,
     ) -> None:
         self.gap = gap
         self._setting, self._certified = setting, certifiable
         self._thresholds, self._selected = thresholds, selected
+        self.mixture = mixture
+        self.indices: Indices | None = None  # among the points that they were taken from
 
     @property
     def setting(self) -> Floats:
@@ -110,8 +144,25 @@ class PointTable(OperatingPoints):
         return self._certified
 
     def read(self, points: Indices) -> tuple[Floats, Counts]:
-        """Return the thresholds, (s, K), and the rows that they select, (s, L, K)."""
+        """Return the thresholds, (s, K), and the rows that they select, (s, C, K)."""
         return self._thresholds[points], self._selected[points]
+
+    def overwrite(self, places: Indices, others: PointTable) -> PointTable:
+        """Return the table with other points at some places; their setting stays."""
+        gap, thresholds, selected = self.gap.copy(), self._thresholds.copy(), self._selected.copy()
+        certifiable = self._certified.copy()
+        gap[places], certifiable[places] = others.gap, False
+        thresholds[places], selected[places] = others._thresholds, others._selected
+        table = PointTable(self._setting, gap, certifiable, thresholds, selected)
+        table.indices = self.indices
+        return table
+
+    def tabulate(self, points: Indices) -> PointTable:
+        """Return some of the points."""
+        table = super().tabulate(points)
+        if self.mixture is not None:
+            table.mixture = self.mixture[0][points], self.mixture[1][points]
+        return table
 
 
 class ModelFamily(OperatingPoints):

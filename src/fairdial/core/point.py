@@ -3,18 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, overload
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, NamedTuple, overload
 
 import numpy as np
 
-from fairdial._arrays import Counts, Floats, Indices, Mask
+from fairdial._arrays import Codes, Counts, Floats, Indices, Mask
 from fairdial.core.criteria import Criterion
-from fairdial.core.decide import group_accuracy
+from fairdial.core.decide import accuracy_of_counts, by_label, group_accuracy
+from fairdial.core.operating_points import OperatingPoints
+from fairdial.core.problem import Problem
 from fairdial.errors import renamed
 
 if TYPE_CHECKING:
     import pandas as pd
+
+
+class Mixture(NamedTuple):
+    """The thresholds that a lottery mixes, and their probabilities, both (K, M)."""
+
+    thresholds: Floats
+    probabilities: Floats
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -28,21 +39,26 @@ class Point:
     setting : float
         The multiplier t of the paper for two groups; for more, the price of a unit of tolerance.
         In a model family, the setting of the model that decides.
-    accuracy : float or None
-        Share of correct decisions; None without labels.
     gap : float
-        Highest minus lowest rate over the groups.
+        The smallest tolerance that allows these decisions: the largest gap among the criterion's
+        demands. With one rate, highest minus lowest rate over the groups.
     feasible : bool
         Whether the gap is within the tolerance; if not, it is the smallest gap of the dial.
     thresholds : (K,) float64
         A row is selected if its logit is strictly above its group's threshold. In a model family
         all are 0, and the logit is the model's margin.
-    selected, counts : (L, K) int64
-        Selected rows, and all rows, by label (L is 1 without labels) and group.
+    selected_cells, cells : (C, K)
+        Selected rows, and all rows, by kind (stratum and label) and group. They are integers unless
+        rows have weights that aren't whole numbers, or a lottery decides.
     groups : tuple
         Names of the groups.
-    criterion : Criterion
-        The criterion.
+    problem : Problem
+        Criterion, objective and budget.
+    source : OperatingPoints
+        Where the point comes from.
+    lottery : Mixture or None
+        With ``randomize="hash"``, the thresholds of each group and their probabilities;
+        ``thresholds`` are then the most probable ones, and counts are expected counts.
     confidence : float or None
         Confidence of ``certified_gap``.
     certified_gap : float or None
@@ -64,14 +80,15 @@ class Point:
 
     tolerance: float
     setting: float
-    accuracy: float | None
     gap: float
     feasible: bool
     thresholds: Floats
-    selected: Counts
-    counts: Counts
+    selected_cells: Counts
+    cells: Counts
     groups: tuple[Hashable, ...]
-    criterion: Criterion
+    problem: Problem
+    source: OperatingPoints
+    lottery: Mixture | None = None
     confidence: float | None = None
     certified_gap: float | None = None
     simultaneous: bool = False
@@ -79,6 +96,63 @@ class Point:
 
     rows = renamed("rows", "counts")
     measured = renamed("measured", "is_family")
+
+    @property
+    def criterion(self) -> Criterion:
+        """The criterion."""
+        return self.problem.criterion
+
+    @cached_property
+    def selected(self) -> Counts:
+        """(L, K) selected rows by label (L is 1 without labels) and group."""
+        return by_label(self.selected_cells, len(self.cells) // self.criterion.n_strata)
+
+    @cached_property
+    def counts(self) -> Counts:
+        """(L, K) all rows by label and group."""
+        return by_label(self.cells, len(self.cells) // self.criterion.n_strata)
+
+    @property
+    def accuracy(self) -> float | None:
+        """Share of correct decisions; None without labels."""
+        if len(self.counts) == 1:
+            return None
+        return float(accuracy_of_counts(self.selected, self.counts))
+
+    @property
+    def value(self) -> float | None:
+        """The objective on the labels of the calibration rows; None without labels."""
+        if self.problem.objective.name == "utility":
+            return self.expected_value
+        if len(self.counts) == 1:
+            return None
+        return float(self.problem.objective.value_of(self.selected, self.counts))
+
+    @property
+    def expected_value(self) -> float | None:
+        """The objective that the scores predict, which the thresholds maximize; None if unknown.
+
+        With ``value="labels"`` it is counted on labels.
+        """
+        return None if self.lottery else self.source.expected_value(self.thresholds)
+
+    @cached_property
+    def bound(self) -> float | None:
+        """The best ``expected_value`` of any rule within the tolerance, randomized or not.
+
+        The difference is the price of deciding without a lottery. None if it is unknown: for model
+        families, thinned frontiers, F1, and rates over selected rows.
+        """
+        return self.source.bound(self.tolerance)
+
+    @property
+    def gaps(self) -> dict[str, float]:
+        """The gap of each demand, before it is scaled; for a minimum or maximum, what is missing."""
+        split = self.criterion.split(self.selected_cells), self.criterion.split(self.cells)
+        return {
+            demand.name: float(replace(demand, scale=Fraction(1)).gap_of(*split))
+            for demand in self.criterion.demands
+        }
 
     @property
     def selection_rate(self) -> Floats:
@@ -103,19 +177,33 @@ class Point:
 
     @property
     def rates(self) -> Floats:
-        """(K,) rates of the criterion."""
-        return self.criterion.rates_of(self.selected, self.counts)
+        """(K,) rates of the criterion; (J, K) if it has several demands."""
+        return self.criterion.rates_of(self.selected_cells, self.cells)
 
     @property
     def disparity(self) -> float | None:
-        """Second group's rate minus the first's, signed; None unless there are two groups."""
-        return float(self.criterion.disparity(self.rates)) if len(self.groups) == 2 else None
+        """Second group's rate minus the first's, signed; None unless it is one rate of two."""
+        if len(self.groups) != 2 or len(self.criterion.demands) != 1:
+            return None
+        return float(self.criterion.disparity(self.rates))
 
     @property
     def worst(self) -> tuple[Hashable, Hashable]:
-        """The groups with the lowest and the highest rate."""
-        rates = self.rates
+        """The groups with the lowest and the highest rate, of the demand with the largest gap."""
+        gaps = self.criterion.gaps_of(self.selected_cells, self.cells)
+        rates = self.rates.reshape(len(gaps), -1)[int(np.argmax(gaps))]
+        rates = np.where(np.isnan(rates), np.nanmean(rates) if (rates == rates).any() else 0, rates)
         return self.groups[int(np.argmin(rates))], self.groups[int(np.argmax(rates))]
+
+    def thresholds_of(self, codes: Codes, draws: Floats | None = None) -> Floats:
+        """Return the threshold of each row, (n,), from its group code and its draw in [0, 1).
+
+        Only a lottery needs draws (:func:`fairdial.core.lottery.hash_uniform`).
+        """
+        if self.lottery is None or draws is None:
+            return self.thresholds[codes]
+        ends = np.cumsum(self.lottery.probabilities, axis=1)[:, :-1]  # (K, M - 1)
+        return self.lottery.thresholds[codes, (draws[:, None] >= ends[codes]).sum(axis=1)]
 
     def to_frame(self) -> pd.DataFrame:
         """Return one line per group: rows, threshold (unless a family), rates, accuracy."""
@@ -201,15 +289,16 @@ class Points(Sequence[Point]):
 
     tolerance: Floats
     setting: Floats
-    accuracy: Floats | None
     gap: Floats
     feasible: Mask
     thresholds: Floats  # (m, K)
-    selected: Counts  # (m, L, K)
-    counts: Counts  # (L, K)
+    selected_cells: Counts  # (m, C, K)
+    cells: Counts  # (C, K)
     groups: tuple[Hashable, ...]
-    criterion: Criterion
-    indices: Indices
+    problem: Problem
+    source: OperatingPoints
+    indices: Indices | None = None  # among the points of the frontier
+    mixture: tuple[Floats, Floats] | None = None  # of lotteries, (m, K, M)
     confidence: float | None = None
     certified_gap: Floats | None = None
     simultaneous: bool = False
@@ -220,6 +309,37 @@ class Points(Sequence[Point]):
 
     def __len__(self) -> int:
         return len(self.tolerance)
+
+    @property
+    def criterion(self) -> Criterion:
+        """The criterion."""
+        return self.problem.criterion
+
+    @cached_property
+    def selected(self) -> Counts:
+        """(m, L, K) selected rows by label (L is 1 without labels) and group."""
+        return by_label(self.selected_cells, len(self.cells) // self.criterion.n_strata)
+
+    @cached_property
+    def counts(self) -> Counts:
+        """(L, K) all rows by label and group."""
+        return by_label(self.cells, len(self.cells) // self.criterion.n_strata)
+
+    @cached_property
+    def accuracy(self) -> Floats | None:
+        """(m,) share of correct decisions; None without labels."""
+        if len(self.counts) == 1:
+            return None
+        return accuracy_of_counts(self.selected, self.counts)
+
+    @cached_property
+    def value(self) -> Floats | None:
+        """(m,) the objective on the labels; None without labels."""
+        if self.problem.objective.name == "utility":
+            return np.array([point.value for point in self], np.float64)
+        if len(self.counts) == 1:
+            return None
+        return self.problem.objective.value_of(self.selected, self.counts)
 
     @overload
     def __getitem__(self, index: int) -> Point: ...
@@ -232,14 +352,15 @@ class Points(Sequence[Point]):
         return Point(
             tolerance=float(self.tolerance[i]),
             setting=float(self.setting[i]),
-            accuracy=None if self.accuracy is None else float(self.accuracy[i]),
             gap=float(self.gap[i]),
             feasible=bool(self.feasible[i]),
             thresholds=self.thresholds[i],
-            selected=self.selected[i],
-            counts=self.counts,
+            selected_cells=self.selected_cells[i],
+            cells=self.cells,
             groups=self.groups,
-            criterion=self.criterion,
+            problem=self.problem,
+            source=self.source,
+            lottery=None if self.mixture is None else Mixture(*(m[i] for m in self.mixture)),
             confidence=self.confidence,
             certified_gap=None if self.certified_gap is None else float(self.certified_gap[i]),
             simultaneous=self.simultaneous,
@@ -261,6 +382,8 @@ class Points(Sequence[Point]):
         columns: dict[str, Any] = {"tolerance": self.tolerance, "setting": self.setting}
         if self.accuracy is not None:
             columns["accuracy"] = self.accuracy
+        if self.value is not None and self.problem.objective.name != "accuracy":
+            columns[self.problem.objective.name] = self.value
         columns["gap"] = self.gap
         if self.certified_gap is not None:
             columns["certified_gap"] = self.certified_gap

@@ -8,39 +8,43 @@ from __future__ import annotations
 
 import json
 from collections.abc import Hashable
+from dataclasses import replace
 from typing import Any, Literal
 
 import numpy as np
 
 from fairdial._arrays import Counts, Dtype, Floats
-from fairdial.core.criteria import Criterion, name_to_save
-from fairdial.core.criteria import criterion as find_criterion
+from fairdial.core.criteria import Criterion
 from fairdial.core.group_scores import GroupScores, total_counts
 from fairdial.core.operating_points import ModelFamily, OperatingPoints, PointTable
+from fairdial.core.problem import Problem, problem_from_dict, problem_to_dict
+from fairdial.core.searched import SearchedPoints
 from fairdial.core.threshold_path import ThresholdPath
 from fairdial.errors import InvalidInputError
 
-FORMAT = 1
-Certificate = Literal["declared", "simultaneous", "finite", "none"]
-Parts = tuple[OperatingPoints, Criterion, tuple[Hashable, ...], Counts, Certificate]
+FORMAT = 2
+Certificate = Literal["declared", "simultaneous", "finite", "weighted", "none"]
+Parts = tuple[OperatingPoints, Problem, tuple[Hashable, ...], Counts, Certificate]
 
 DTYPES: dict[str, Dtype] = {name: np.dtype(name) for name in ("float32", "float64")}
 
 
 def write_frontier(
     points: OperatingPoints,
-    criterion: Criterion,
+    problem: Problem,
     groups: tuple[Hashable, ...],
-    counts: Counts,
+    cells: Counts,
     certificate: Certificate,
 ) -> str:
-    """Return the parts of a frontier as JSON."""
+    """Return the parts of a frontier as JSON; version 1 is enough for what version 0.2 knew."""
+    described = problem_to_dict(problem)
+    known = len(described) == 1 and problem.criterion.is_simple and cells.dtype.kind == "i"
     data = {
         "format": "fairdial.frontier",
-        "version": FORMAT,
-        "criterion": name_to_save(criterion),
+        "version": 1 if known and certificate != "weighted" else FORMAT,
+        **described,
         "groups": [json_name(group) for group in groups],
-        "rows": counts.tolist(),
+        "rows": cells.tolist(),
         "certificate": certificate,
         **points_to_dict(points),
     }
@@ -72,14 +76,16 @@ def read_frontier(text: str) -> Parts:
 
 def frontier_parts(data: dict[str, Any]) -> Parts:
     """Return the parts of a frontier from JSON data or arrays; raise ValueError or the like."""
-    kind = find_criterion(data["criterion"])
-    groups, counts = tuple(data["groups"]), np.array(data["rows"], np.int64)
-    if counts.ndim != 2 or counts.shape != (len(counts), len(groups)) or len(counts) not in (1, 2):
-        raise ValueError("rows must be by label and group")
-    if kind.needs_labels and len(counts) == 1:
+    problem = problem_from_dict(data)
+    kind = problem.criterion
+    groups, cells = tuple(data["groups"]), read_counts(data["rows"])
+    n_labels = len(cells) // kind.n_strata if cells.ndim == 2 else 0
+    if cells.shape != (kind.n_strata * n_labels, len(groups)) or n_labels not in (1, 2):
+        raise ValueError("rows must be by kind and group")
+    if problem.needs_labels and n_labels == 1:
         raise ValueError(f"{kind.name} needs labels")
-    points = points_from_dict(data, kind, counts)
-    swept = "declared", "simultaneous", "none"
+    points = points_from_dict(data, problem, cells)
+    swept = "declared", "simultaneous", "weighted", "none"
     known = swept if points.n_declared is None else ("finite", "none")
     if data["certificate"] not in known:
         raise InvalidInputError(
@@ -87,7 +93,19 @@ def frontier_parts(data: dict[str, Any]) -> Parts:
             f"have a certificate among {', '.join(known)}",
             given=repr(data["certificate"]),
         )
-    return points, kind, groups, counts, data["certificate"]
+    return points, problem, groups, cells, data["certificate"]
+
+
+def read_counts(data: Any) -> Counts:
+    """Return counts as int64, or float64 if they are sums of weights; raise ValueError."""
+    array = np.array(data)
+    if array.dtype.kind not in "iuf":
+        raise ValueError("counts must be numbers")
+    if array.dtype.kind == "f":
+        if not np.isfinite(array).all() or np.any(array < 0):
+            raise ValueError("counts must be finite and not negative")
+        return array.astype(np.float64)
+    return array.astype(np.int64)
 
 
 def json_name(name: Hashable) -> str | int | float | bool:
@@ -100,15 +118,17 @@ def json_name(name: Hashable) -> str | int | float | bool:
 
 def points_to_dict(points: OperatingPoints) -> dict[str, Any]:
     """Return a path by its scores, and other points by their columns."""
-    if isinstance(points, ThresholdPath):
-        group_scores = [
-            {
+    if isinstance(points, (ThresholdPath, SearchedPoints)):
+        group_scores = []
+        for scores in points.group_scores:
+            item: dict[str, Any] = {
                 "lower": _numbers(scores.lower),
                 "upper": _numbers(scores.upper) if scores.is_bin.any() else None,
                 "counts": scores.counts.tolist(),
             }
-            for scores in points.group_scores
-        ]
+            if scores.gain is not None:
+                item["gain"] = scores.gain.tolist()
+            group_scores.append(item)
         return {"dtype": points.dtype.name, "ladders": group_scores}
     thresholds, selected = points.read(np.arange(len(points)))
     if points.n_declared is not None:
@@ -129,17 +149,21 @@ def points_to_dict(points: OperatingPoints) -> dict[str, Any]:
     return {"states": columns}
 
 
-def points_from_dict(data: dict[str, Any], criterion: Criterion, counts: Counts) -> OperatingPoints:
-    """Return what :func:`points_to_dict` was given, for these rows by label and group."""
+def points_from_dict(data: dict[str, Any], problem: Problem, cells: Counts) -> OperatingPoints:
+    """Return what :func:`points_to_dict` was given, for these rows by kind and group."""
+    criterion = problem.criterion
     if "ladders" in data:
         group_scores = [_read_scores(item) for item in data["ladders"]]
-        if not np.array_equal(total_counts(group_scores), counts):
+        if not np.array_equal(total_counts(group_scores), cells):
             raise ValueError("scores and rows differ in number")
-        _check_eligible(criterion, counts)
-        return ThresholdPath(group_scores, criterion, DTYPES[data["dtype"]])
+        _check_eligible(criterion, cells)
+        if problem.uses_path:
+            return ThresholdPath(group_scores, criterion, DTYPES[data["dtype"]])
+        n_labels = len(cells) // criterion.n_strata
+        return SearchedPoints(group_scores, problem, DTYPES[data["dtype"]], n_labels)
     if "measured" in data:
-        return _read_family(data["measured"], criterion, counts)
-    return _read_table(data["states"], counts)
+        return _read_family(data["measured"], criterion, cells)
+    return _read_table(data["states"], cells)
 
 
 def _numbers(values: Floats) -> list[float | str]:
@@ -150,17 +174,23 @@ def _numbers(values: Floats) -> list[float | str]:
 def _read_scores(item: dict[str, Any]) -> GroupScores:
     lower = np.array(item["lower"], np.float64)
     upper = lower if item["upper"] is None else np.array(item["upper"], np.float64)
-    counts = np.array(item["counts"], np.int64)
+    counts = read_counts(item["counts"])
     if lower.ndim != 1 or lower.shape != upper.shape or counts.shape[1:] != lower.shape:
         raise ValueError("columns of scores have different lengths")
     if not np.all(np.diff(lower) < 0) or not np.all(lower <= upper) or np.any(counts < 0):
         raise ValueError("scores are not in descending order, or counts are negative")
-    return GroupScores.from_counts(lower, upper, counts)
+    scores = GroupScores.from_counts(lower, upper, counts)
+    if item.get("gain") is None:
+        return scores
+    gain = np.array(item["gain"], np.float64)
+    if gain.shape != (len(lower) + 1,) or not np.isfinite(gain).all():
+        raise ValueError("utilities don't match the scores")
+    return replace(scores, gain=gain)
 
 
 def _read_family(item: dict[str, Any], criterion: Criterion, counts: Counts) -> ModelFamily:
     setting = np.array(item["setting"], np.float64)
-    selected = np.array(item["selected"], np.int64)
+    selected = read_counts(item["selected"])
     declared, n_declared = np.array(item["declared"]), item["family"]
     size = len(setting)
     if size == 0 or setting.shape != (size,) or np.isnan(setting).any():
@@ -179,7 +209,7 @@ def _read_table(columns: dict[str, Any], counts: Counts) -> PointTable:
     gap = np.array(columns["gap"], np.float64)
     certifiable = np.array(columns["certifiable"], np.bool_)
     thresholds = np.array(columns["thresholds"], np.float64)
-    selected = np.array(columns["selected"], np.int64)
+    selected = read_counts(columns["selected"])
     size = len(gap)
     if size == 0 or any(column.shape != (size,) for column in (setting, gap, certifiable)):
         raise ValueError("columns of points have different lengths")

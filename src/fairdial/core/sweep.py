@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
-from typing import Any
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fairdial._arrays import Codes, Counts, Floats, Mask, Scores
+from fairdial._arrays import Codes, Counts, Dtype, Floats, Kinds, Mask, Scores, Weights
 from fairdial._validation import (
     check_count,
     check_labels,
@@ -17,15 +18,21 @@ from fairdial._validation import (
     check_scores,
     check_settings,
     check_tolerance,
+    check_utility,
+    check_weights,
     encode_groups,
 )
-from fairdial.core.criteria import Criterion
+from fairdial.core.criteria import ALL, Criterion, Given
 from fairdial.core.criteria import criterion as find_criterion
 from fairdial.core.decide import count_rows, count_selected
 from fairdial.core.frontier import Certificate, Frontier
-from fairdial.core.group_scores import sort_scores, total_counts
+from fairdial.core.group_scores import GroupScores, sort_scores, total_counts
 from fairdial.core.histograms import BITS, Histogram, refine
-from fairdial.core.operating_points import ModelFamily
+from fairdial.core.objectives import Objective
+from fairdial.core.operating_points import ModelFamily, OperatingPoints
+from fairdial.core.problem import Budget, Problem, make_problem
+from fairdial.core.searched import SearchedPoints
+from fairdial.core.strata import find_strata
 from fairdial.core.threshold_path import ThresholdPath
 from fairdial.errors import FairdialWarning, InvalidInputError, SmallGroupError, warn
 
@@ -39,11 +46,20 @@ def sweep(
     groups: Any,
     y: ArrayLike | None = None,
     *,
-    criterion: str | Criterion = "demographic_parity",
+    criterion: Given = "demographic_parity",
+    objective: str | Objective = "accuracy",
+    budget: float | Budget | None = None,
+    nested: bool | None = None,
+    rising: bool = False,
+    randomize: Literal["hash"] | None = None,
+    value: Literal["plug-in", "labels"] = "plug-in",
+    utility: ArrayLike | None = None,
+    sample_weight: ArrayLike | None = None,
+    control_features: Any = None,
     tolerances: ArrayLike | None = None,
     min_count: int = 30,
 ) -> Frontier:
-    """Compute the exact frontier of scored rows: all operating points, from one sort.
+    """Compute the exact frontier of scored rows from one sort.
 
     Parameters
     ----------
@@ -53,14 +69,38 @@ def sweep(
         Group of each row; several columns are combined into their intersections.
     y : (n,) array-like of 0 and 1, optional
         Labels. Demographic parity doesn't need them; without them, accuracy is unknown.
-    criterion : str or Criterion
-        The criterion to equalize.
+    criterion : str, Criterion, list or mapping
+        The criterion; see :func:`fairdial.criterion` for names and combinations, such as
+        ``{"demographic_parity": 0.10, "equal_opportunity": 0.05}``.
+    objective : str or Objective
+        What to maximize: "accuracy", "balanced_accuracy", "f1" or :func:`fairdial.Costs`.
+    budget : float, int or Budget, optional
+        Select at most this share (at most 1) or number of the calibration rows.
+    nested : bool, optional
+        True: each row changes its decision at most once along the dial. False: the best
+        thresholds at each tolerance. By default, criteria with one rate and accuracy as objective
+        are nested, at next to no cost, and others are not.
+    rising : bool
+        Only lower thresholds: no row loses a positive decision.
+    randomize : {None, "hash"}
+        "hash" mixes thresholds by a hash of the row. This keeps the tolerance in expectation, and
+        costs less than deciding without chance where tolerances are tight.
+    value : {"plug-in", "labels"}
+        Compute the objective from the scores, or from the labels of these rows. Scores generalize
+        better on small data.
+    utility : (n,) array-like, optional
+        What selecting each row is worth, in place of an objective.
+    sample_weight : (n,) array-like, optional
+        Weights of the rows. Whole numbers mean repeated rows.
+    control_features : (n,) array-like, Series or DataFrame, optional
+        Strata of the rows: every demand holds within each of them. If the criterion has conditions,
+        these are its columns.
     tolerances : array-like, optional
-        The tolerances that you will use. With more than 30,000 rows, the answers to them are then
-        computed by a histogram and the few rows that they depend on, without sorting all rows;
-        they are still exact. At other tolerances, thresholds are at bin edges: within the
-        tolerance, with exact gap and accuracy, but up to a bin (2^-9) from the least constrained
-        point; and ``confidence=`` is always simultaneous.
+        The tolerances that you will use. With more than 30,000 rows, a histogram then takes the
+        place of sorting. For one rate, the answers to these tolerances are still exact. At others,
+        and for other criteria, thresholds are at bin edges: within the tolerance, with exact gap
+        and accuracy, but up to a bin (2^-9) from the best; and ``confidence=`` is always
+        simultaneous.
     min_count : int
         Minimum number of eligible rows per group.
 
@@ -76,8 +116,12 @@ def sweep(
     >>> point = frontier.at(0.2)
     >>> round(point.gap, 6), round(point.disparity, 6)
     (0.1, 0.1)
+    >>> from fairdial.datasets import make_gaussian
+    >>> rows = make_gaussian(10_000, random_state=0)
+    >>> odds = sweep(rows.logits, rows.groups, rows.y, criterion="equalized_odds")
+    >>> odds.at(0.05).gaps["true_positive_rate"] <= 0.05
+    True
     """
-    kind = find_criterion(criterion)
     check_count(min_count, "min_count")
     scores = check_scores(logits, nan=False)  # checked below, in a later pass
     codes, names = encode_groups(groups)
@@ -92,11 +136,30 @@ def sweep(
     if y is not None:
         positive = check_labels(y)
         check_same_length(scores, positive, ("logits", "y"))
+    weights = check_weights(sample_weight, len(scores))
+    gain = None
+    if utility is not None:
+        gain = check_utility(utility, len(scores))
+        objective = Objective("utility")
     exact = None
     if tolerances is not None:
         exact = np.atleast_1d(check_tolerance(tolerances, "tolerances"))
+    n_rows = float(len(scores) if weights is None else weights.sum())
+    problem = make_problem(
+        criterion, objective, budget, nested, rising, randomize, value, n_rows=n_rows
+    )
+    resolved, strata = find_strata(problem.criterion, control_features, len(scores))
     return sweep_encoded(
-        scores, codes, positive, kind, names, min_count=min_count, tolerances=exact
+        scores,
+        codes,
+        positive,
+        replace(problem, criterion=resolved),
+        names,
+        strata=strata,
+        weights=weights,
+        utility=gain,
+        min_count=min_count,
+        tolerances=exact,
     )
 
 
@@ -110,31 +173,78 @@ def sweep_encoded(
     scores: Scores,
     codes: Codes,
     positive: Mask | None,
-    criterion: Criterion,
+    problem: Problem,
     names: tuple[Hashable, ...],
     *,
+    strata: Codes | None = None,
+    weights: Weights | None = None,
+    utility: Floats | None = None,
     min_count: int,
     tolerances: Floats | None = None,
     certificate: Certificate = "declared",
     argument: str = "groups",
 ) -> Frontier:
-    """Compute the frontier of checked rows with group codes."""
-    _require_labels(criterion, positive is not None)
+    """Compute the frontier of checked rows with group codes.
+
+    The criterion's conditions have been applied: ``strata`` are the rows' strata.
+    """
+    criterion = problem.criterion
+    require_labels(problem, positive is not None)
+    if weights is not None:
+        certificate = "weighted"
+        kept = np.flatnonzero(weights)
+        if len(kept) < len(weights):  # a weight of 0 is no row
+            scores, codes, weights = scores.take(kept), codes.take(kept), weights.take(kept)
+            positive, strata, utility = (
+                None if column is None else column.take(kept)
+                for column in (positive, strata, utility)
+            )
+    n_labels, n_groups = 1 if positive is None else 2, len(names)
+    n_kinds = n_labels * criterion.n_strata
+    kinds = find_kinds(positive, strata)
+    counts = count_rows(codes, kinds, n_groups, n_kinds)  # rows, whatever they weigh
+    check_group_sizes(criterion, counts, names, min_count=min_count, argument=argument)
     histogram = None
-    n_bins = len(names) * (1 if positive is None else 2) << BITS
-    if tolerances is not None and len(scores) > max(SORT_LIMIT, n_bins // MAX_BINS_PER_ROW):
-        histogram = Histogram(scores, codes, positive, len(names))
+    n_bins = n_groups * n_kinds << BITS
+    enough = len(scores) > max(SORT_LIMIT, n_bins // MAX_BINS_PER_ROW)
+    if tolerances is not None and enough and utility is None:
+        histogram = Histogram(scores, codes, kinds, n_groups, n_kinds, weights)
         group_scores = histogram.group_scores
     else:
-        group_scores = sort_scores(scores, codes, positive, len(names))
-    counts = total_counts(group_scores)
-    check_group_sizes(criterion, counts, names, min_count=min_count, argument=argument)
-    if histogram is None or tolerances is None:
-        path = ThresholdPath(group_scores, criterion, scores.dtype)
-        return Frontier(path, criterion, names, counts, certificate)
-    path = refine(histogram, criterion, scores.dtype, tolerances)
-    weaker: Certificate = "none" if certificate == "none" else "simultaneous"
-    return Frontier(path, criterion, names, counts, weaker)
+        group_scores = sort_scores(scores, codes, kinds, n_groups, n_kinds, weights, utility)
+    if histogram is not None and tolerances is not None:
+        weaker: Certificate = "simultaneous" if certificate == "declared" else certificate
+        points: OperatingPoints
+        if problem.uses_path:
+            points = refine(histogram, criterion, scores.dtype, tolerances)
+        else:
+            points = find_points(group_scores, problem, scores.dtype, n_labels, tolerances)
+        return Frontier(points, problem, names, total_counts(group_scores), weaker)
+    points = find_points(group_scores, problem, scores.dtype, n_labels, tolerances)
+    return Frontier(points, problem, names, total_counts(group_scores), certificate)
+
+
+def find_kinds(positive: Mask | None, strata: Codes | None) -> Kinds | None:
+    """Return the kind of each row, ``stratum * L + label``; None if all are of one kind."""
+    if strata is None:
+        return positive
+    if positive is None:
+        return strata
+    return np.asarray(strata.astype(np.intp) * 2 + positive)
+
+
+def find_points(
+    group_scores: Sequence[GroupScores],
+    problem: Problem,
+    dtype: Dtype,
+    n_labels: int,
+    tolerances: Floats | None = None,
+) -> OperatingPoints:
+    """Return the operating points of groups' scores: a path, a search, or a nested search."""
+    if problem.uses_path:
+        return ThresholdPath(group_scores, problem.criterion, dtype)
+    searched = SearchedPoints(group_scores, problem, dtype, n_labels)
+    return searched.nest(tolerances) if problem.nested else searched
 
 
 def measure(
@@ -143,7 +253,8 @@ def measure(
     y: ArrayLike | None = None,
     *,
     settings: ArrayLike | None = None,
-    criterion: str | Criterion = "demographic_parity",
+    criterion: Given = "demographic_parity",
+    sample_weight: ArrayLike | None = None,
     min_count: int = 30,
 ) -> Frontier:
     """Compute the frontier of a model family: models trained at several settings.
@@ -163,8 +274,10 @@ def measure(
         tolerance, so order the models from least to most constrained.
     settings : (S,) array-like of float, optional
         A distinct number per model; 0, 1, 2, ... by default.
-    criterion : str or Criterion
-        The criterion to equalize.
+    criterion : str, Criterion, list or mapping
+        The criterion; see :func:`fairdial.criterion`.
+    sample_weight : (n,) array-like, optional
+        Weights of the rows. Whole numbers mean repeated rows.
     min_count : int
         Minimum number of eligible rows per group.
 
@@ -204,13 +317,19 @@ def measure(
     if y is not None:
         positive = check_labels(y)
         check_same_length(lines[0], positive, ("margins", "y"))
+    weights = check_weights(sample_weight, lines.shape[1])
+    n_kinds = 1 if positive is None else 2
+    check_group_sizes(
+        kind, count_rows(codes, positive, len(names), n_kinds), names, min_count=min_count
+    )
     return measure_counts(
         check_settings(settings, len(lines)),
-        count_selected(lines, codes, positive, len(names)),
-        count_rows(codes, positive, len(names)),
+        count_selected(lines, codes, positive, len(names), n_kinds, weights),
+        count_rows(codes, positive, len(names), n_kinds, weights),
         kind,
         names,
-        min_count=min_count,
+        min_count=0,
+        certificate="finite" if weights is None else "weighted",
     )
 
 
@@ -233,12 +352,15 @@ def measure_counts(
     check_group_sizes(criterion, counts, names, min_count=min_count, argument=argument)
     fixed = np.ones(len(settings), np.bool_) if declared is None else declared
     points = ModelFamily(settings, selected, counts, criterion, fixed)
-    return Frontier(points, criterion, names, counts, certificate)
+    return Frontier(points, Problem(criterion), names, counts, certificate)
 
 
-def _require_labels(criterion: Criterion, has_labels: bool) -> None:
-    if criterion.needs_labels and not has_labels:
-        raise InvalidInputError("y", f"be given for {criterion.name}")
+def require_labels(problem: Problem, has_labels: bool) -> None:
+    """Raise if criterion or objective need labels and there are none."""
+    if problem.criterion.needs_labels and not has_labels:
+        raise InvalidInputError("y", f"be given for {problem.criterion.name}")
+    if problem.value == "labels" and not has_labels:
+        raise InvalidInputError("y", "be given for `value='labels'`")
 
 
 def check_group_sizes(
@@ -249,11 +371,20 @@ def check_group_sizes(
     min_count: int,
     argument: str = "groups",
 ) -> None:
-    """Raise if labels are missing, or a group has too few eligible rows; counts are (L, K)."""
-    _require_labels(criterion, len(counts) == 2)
-    sizes = dict(zip(names, criterion.eligible_counts(counts).tolist(), strict=True))
-    label = criterion.rate.eligible
-    kind = "" if label is None else f" with label {label}"
+    """Raise if labels are missing, or a group has too few eligible rows; counts are (C, K)."""
+    require_labels(Problem(criterion), len(counts) == 2 * criterion.n_strata)
+    split = criterion.split(counts)
+    for demand in criterion.demands:
+        rate = demand.rate if demand.rate.fixed else ALL
+        eligible = replace(demand, rate=rate).parts(split, split)[1]
+        sizes = dict(zip(names, eligible.tolist(), strict=True))
+        kind = "" if rate.eligible is None else f" with label {rate.eligible}"
+        kind += f" in {demand.within}" if demand.within else ""
+        _refuse_small(sizes, kind, min_count, argument)
+
+
+def _refuse_small(sizes: Mapping[Hashable, int], kind: str, min_count: int, argument: str) -> None:
+    """Raise if a group has no eligible rows, or fewer than ``min_count``."""
     empty = [name for name, size in sizes.items() if size == 0]
     if empty:
         raise InvalidInputError(

@@ -21,10 +21,14 @@ from functools import cached_property
 import numpy as np
 
 from fairdial._arrays import Counts, Dtype, Floats, Indices, Mask
-from fairdial.core.criteria import Criterion, Rate
-from fairdial.core.group_scores import GroupScores, total_counts
-from fairdial.core.operating_points import OperatingPoints
+from fairdial.core.criteria import EXACT, Criterion
+from fairdial.core.group_scores import GroupScores, place_thresholds, total_counts
+from fairdial.core.operating_points import OperatingPoints, PointTable
+from fairdial.core.problem import Problem
+from fairdial.core.rates import Rate
+from fairdial.core.searched import SearchedPoints
 
+ROUNDING = 1e-12  # gaps that are closer may be equal
 MAX_PRICE = 1e300  # finite where exp overflows, so that differences of prices aren't NaN
 
 
@@ -205,6 +209,9 @@ class ThresholdPath(OperatingPoints):
             lowest[: stop + 1], lowered_to
         )
         self.gap[-1] = self.criterion.gap(self.rates(np.array([stop])))[0]
+        pairs = float(np.prod(self.eligible.astype(np.float64)))
+        if self.n_groups == 2 and self.eligible.dtype.kind == "i" and pairs < EXACT:
+            self.gap = np.rint(self.gap * pairs) / pairs  # the exact quotient, rounded once
 
     @cached_property
     def _moves_of(self) -> list[tuple[Indices, Indices]]:
@@ -296,10 +303,68 @@ class ThresholdPath(OperatingPoints):
                     rank = np.minimum(np.maximum(scores.rank(targets[:, a]), first), last)
                 above[:, a], below[:, a] = scores.above.take(rank), scores.below.take(rank)
                 selected[:, :, a] = scores.selected.take(rank, axis=1).T
-            thresholds = _place(targets, below, above, self.dtype)
+            thresholds = place_thresholds(targets, below, above, self.dtype)
         if not points.all():
             thresholds[points == 0] = 0.0
         return thresholds, selected
+
+    # ---- the dial ------------------------------------------------------------------------------
+
+    def find(self, tolerances: Floats) -> tuple[Indices, Mask]:
+        """Return the first point within each tolerance, and whether there is one.
+
+        Differences of rounded rates may exceed a tolerance that the exact quotients meet, so points
+        that are that close are compared exactly.
+        """
+        points, feasible = super().find(tolerances)
+        if self.n_groups == 2:
+            return points, feasible
+        early, _ = super().find(tolerances + ROUNDING)
+        for i in np.flatnonzero(early < np.where(feasible, points, len(self))):
+            stop = points[i] if feasible[i] else len(self)
+            close = early[i] + np.flatnonzero(self.gap[early[i] : stop] <= tolerances[i] + ROUNDING)
+            within = np.flatnonzero(self.tabulate(close).gap <= tolerances[i])
+            if len(within):
+                points[i], feasible[i] = close[within[0]], True
+        return points, feasible
+
+    def tabulate(self, points: Indices) -> PointTable:
+        """Return some of the points as a table, with gaps from exact quotients."""
+        table = super().tabulate(points)
+        if self.n_groups != 2:
+            table.gap = self.criterion.gap_of(table.read(np.arange(len(table)))[1], self.counts)
+        return table
+
+    def choose(self, tolerances: Floats) -> tuple[PointTable, Mask]:
+        """Return the point for each tolerance, and whether it is within the tolerance.
+
+        Where the path ends with a larger gap, a search over all thresholds takes over.
+        """
+        points, feasible = self.find(tolerances)
+        table = self.tabulate(points)
+        if feasible.all():
+            return table, feasible
+        beyond = np.flatnonzero(~feasible)
+        found, feasible[beyond] = self.searched.choose(tolerances[beyond])
+        return table.overwrite(beyond, found), feasible
+
+    def rebuild(self, group_scores: Sequence[GroupScores]) -> ThresholdPath:
+        """Return the path of other scores of the same groups."""
+        return ThresholdPath(group_scores, self.criterion, self.dtype)
+
+    @cached_property
+    def searched(self) -> SearchedPoints:
+        """The same scores, searched over all thresholds."""
+        problem = Problem(self.criterion, nested=False)
+        return SearchedPoints(self.group_scores, problem, self.dtype, len(self.counts))
+
+    def bound(self, tolerance: float) -> float | None:
+        """Return the best expected accuracy of any rule, randomized or not, within a tolerance."""
+        return self.searched.bound(tolerance)
+
+    def expected_value(self, thresholds: Floats) -> float | None:
+        """Return the accuracy that the scores predict at thresholds, (K,)."""
+        return self.searched.expected_value(thresholds)
 
     def bins_between(self, before: Indices, after: Indices, margin: int) -> list[Indices]:
         """Return each group's bins that the points from ``before`` to ``after`` touch.
@@ -318,23 +383,6 @@ class ThresholdPath(OperatingPoints):
                 touched = _covered(first - margin, last + margin, len(scores)) & scores.is_bin
             found.append(np.flatnonzero(touched))
         return found
-
-
-def _place(targets: Floats, below: Floats, above: Floats, dtype: Dtype) -> Floats:
-    """Return numbers of ``dtype`` with ``below <= number < above``.
-
-    That is the target if it lies strictly inside, else the middle. If no number lies strictly
-    between, it is ``below``: rows at the threshold aren't selected.
-    """
-    placed = targets if dtype == np.float64 else targets.astype(dtype).astype(np.float64)
-    inside = (placed > below) & (placed < above)
-    if inside.all():
-        return placed
-    high = np.where(np.isposinf(above), np.where(np.isneginf(below), 1.0, below + 2.0), above)
-    low = np.where(np.isneginf(below), high - 2.0, below)
-    middle = (low + (high - low) / 2).astype(dtype).astype(np.float64)
-    middle = np.where((middle > below) & (middle < above), middle, below)
-    return np.where(inside, placed, middle)
 
 
 def _covered(first: Indices, last: Indices, size: int) -> Mask:

@@ -20,6 +20,7 @@ from fairdial._validation import check_choice, check_count, check_fraction, chec
 from fairdial.core.criteria import Criterion
 from fairdial.core.criteria import criterion as find_criterion
 from fairdial.core.decide import count_rows, select
+from fairdial.core.problem import Problem
 from fairdial.core.sweep import sweep_encoded
 from fairdial.errors import InvalidInputError, TrainingWarning, warn
 from fairdial.estimators.base import DialClassifier, Key, Seed
@@ -323,7 +324,7 @@ class AutoDial(ThresholdClassifier):
         if self.recalibrate == "group":
             logits = PlattMap.fit(logits, codes, positive, rows.groups)(logits, codes)
         kind = find_criterion(self.criterion)
-        frontier = sweep_encoded(logits, codes, positive, kind, rows.groups, min_count=1)
+        frontier = sweep_encoded(logits, codes, positive, Problem(kind), rows.groups, min_count=1)
         points, feasible = frontier.points.find(TOLERANCES)
         thresholds = frontier.points.read(points)[0][:, codes]  # (T, n)
         majority = 2 * np.count_nonzero(positive) > len(positive)

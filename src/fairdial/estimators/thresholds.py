@@ -23,15 +23,16 @@ from fairdial._validation import (
 from fairdial.core.criteria import criterion as find_criterion
 from fairdial.core.frontier import Certificate
 from fairdial.core.histograms import Grid, add_to_bins
+from fairdial.core.problem import Problem
 from fairdial.core.sweep import sweep_encoded
 from fairdial.errors import BiasedScoresWarning, InvalidInputError, SeenRowsWarning, warn
 from fairdial.estimators.base import DialClassifier
 from fairdial.estimators.rows import groups_by_name
 from fairdial.estimators.scorers import PlattMap, Scorer
 from fairdial.large.files import BITS
+from fairdial.large.frontier import find_frontier
 from fairdial.large.parquet import require_label, reread, summarize
 from fairdial.large.reader import ParquetReader
-from fairdial.large.summary import find_frontier
 from fairdial.plotting import draw_logits
 
 if TYPE_CHECKING:
@@ -92,7 +93,7 @@ class ThresholdClassifier(DialClassifier):
             logits,
             codes,
             positive,
-            find_criterion(self.criterion),
+            Problem(find_criterion(self.criterion)),
             groups,
             min_count=1,
             certificate=certificate,
@@ -166,8 +167,8 @@ class ThresholdClassifier(DialClassifier):
                 given="'group'",
                 hint="Call calibrate with some labeled rows first, then write what logits returns.",
             )
-        kind = find_criterion(self.criterion)
-        require_label(kind, label)
+        problem = Problem(find_criterion(self.criterion))
+        require_label(problem, label)
         exact = None
         if tolerances is not None:
             exact = np.atleast_1d(check_tolerance(tolerances, "tolerances"))
@@ -177,7 +178,7 @@ class ThresholdClassifier(DialClassifier):
         platt = None if platt is None else platt.reorder(summary.groups)
         self.frontier_ = find_frontier(
             summary,
-            kind,
+            problem,
             tolerances=exact,
             read=lambda: reread(reader, cells),
             min_count=self._least_count(summary.groups),

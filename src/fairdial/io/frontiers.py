@@ -9,9 +9,10 @@ from numpy.typing import NDArray
 from safetensors import SafetensorError
 from safetensors import numpy as safetensors
 
-from fairdial.core.criteria import name_to_save
 from fairdial.core.frontier import Frontier
 from fairdial.core.serialization import frontier_parts
+from fairdial.core.problem import problem_to_dict
+from fairdial.core.searched import SearchedPoints
 from fairdial.core.threshold_path import ThresholdPath
 from fairdial.errors import ModelFileError
 from fairdial.io.values import Json, pack, unpack
@@ -27,18 +28,20 @@ def frontier_to_arrays(frontier: Frontier) -> tuple[dict[str, Json], bytes]:
     """Return a description of a frontier, as JSON, and its arrays as safetensors."""
     points = frontier.points
     data: dict[str, Json] = {
-        "criterion": name_to_save(frontier.criterion),
+        **problem_to_dict(frontier.problem),
         "groups": [pack(group) for group in frontier.groups],
-        "rows": frontier.counts.tolist(),
+        "rows": frontier.cells.tolist(),
         "certificate": frontier.certificate,
     }
     arrays: Arrays = {}
-    if isinstance(points, ThresholdPath):
+    if isinstance(points, (ThresholdPath, SearchedPoints)):
         data |= {"kind": "path", "dtype": points.dtype.name}
         for a, scores in enumerate(points.group_scores):
             arrays[f"lower.{a}"], arrays[f"counts.{a}"] = scores.lower, scores.counts
             if scores.is_bin.any():
                 arrays[f"upper.{a}"] = scores.upper
+            if scores.gain is not None:
+                arrays[f"gain.{a}"] = scores.gain
     else:
         thresholds, selected = points.read(np.arange(len(points)))
         arrays = {"setting": points.setting, "selected": selected}
@@ -52,7 +55,7 @@ def frontier_to_arrays(frontier: Frontier) -> tuple[dict[str, Json], bytes]:
         else:
             data |= {"kind": "measured", "family": points.n_declared}
             arrays["declared"] = points.certifiable
-    arrays["rows"] = frontier.counts
+    arrays["rows"] = frontier.cells
     return data, safetensors.save({k: np.ascontiguousarray(v) for k, v in arrays.items()})
 
 
@@ -70,6 +73,7 @@ def frontier_from_arrays(stored: dict[str, Json], body: bytes, name: str) -> Fro
                     "lower": arrays.pop(f"lower.{a}"),
                     "upper": arrays.pop(f"upper.{a}", None),
                     "counts": arrays.pop(f"counts.{a}"),
+                    "gain": arrays.pop(f"gain.{a}", None),
                 }
                 for a in range(len(groups))
             ]

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from fairdial._arrays import Codes, Floats, Scores
 from fairdial.core.decide import accuracy_of_counts, select
 from fairdial.core.frontier import Frontier
+from fairdial.core.problem import Problem
 from fairdial.core.sweep import sweep_encoded
 from fairdial.errors import InvalidInputError
 from fairdial.metrics import hypervolume
@@ -44,7 +45,7 @@ def dial_figures(logits: Scores, data: TrainingData, by: str = "dial") -> dict[s
     codes, y = data.codes[data.validation], data.y[data.validation]
     names = tuple(range(data.n_groups))
     try:
-        frontier = sweep_encoded(logits, codes, y, data.criterion, names, min_count=1)
+        frontier = sweep_encoded(logits, codes, y, Problem(data.criterion), names, min_count=1)
     except InvalidInputError:  # too few rows for a frontier: accuracy only
         accuracy = float((select(logits, 0.0) == y).mean())
         return {"score": accuracy, "accuracy": accuracy}

@@ -28,6 +28,7 @@ from fairdial.core.certificates import rate_interval
 from fairdial.core.criteria import Criterion
 from fairdial.core.frontier import Frontier
 from fairdial.core.group_scores import GroupScores, total_counts
+from fairdial.core.problem import Problem
 from fairdial.core.threshold_path import ThresholdPath
 
 BINS = 4096
@@ -134,7 +135,7 @@ def redial(counts: Counts, criterion: Criterion, names: tuple[str, ...]) -> Fron
     """
     group_scores = [_group_scores(line) for line in counts]
     path = ThresholdPath(group_scores, criterion, np.dtype(np.float64))
-    return Frontier(path, criterion, names, total_counts(group_scores), "simultaneous")
+    return Frontier(path, Problem(criterion), names, total_counts(group_scores), "simultaneous")
 
 
 def _group_scores(counts: Counts) -> GroupScores:

@@ -1,0 +1,465 @@
+"""Operating points found by search: the best thresholds at each tolerance, for any demands.
+
+The threshold path answers one rate at once for all tolerances. Everything else (several rates,
+ratios, minimum rates, costs, budgets) is solved by an exact search at each tolerance that is asked
+for, from the same sorted scores.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fractions import Fraction
+from functools import cached_property
+
+import numpy as np
+
+from fairdial._arrays import Counts, Dtype, Floats, Indices, Mask
+from fairdial.core.criteria import SPREADS, Criterion, exact
+from fairdial.core.group_scores import GroupScores, place_thresholds, total_counts
+from fairdial.core.lottery import Lottery, solve_lottery
+from fairdial.core.objectives import Terms, evaluate, true_and_false
+from fairdial.core.operating_points import OperatingPoints, PointTable
+from fairdial.core.problem import Problem
+from fairdial.core.search import Limit, Searcher, Total
+from fairdial.errors import InvalidInputError
+
+VACUOUS = dict(zip(SPREADS, map(Fraction, (1, 0, 0, 1)), strict=True))  # bounds without effect
+N_LISTED = 65  # points that are listed, drawn and sent to the page
+STEP = 0.0025  # between the tolerances of a nested dial
+FINE = 1e-9  # precision of the smallest reachable gap
+KEPT = 4096  # answers that are kept
+ROUNDS = 50  # of Dinkelbach's iteration; a handful is enough
+
+
+class SearchedPoints(OperatingPoints):
+    """The best thresholds of the groups' scores at each tolerance.
+
+    The points that are listed (``gap``, ``setting``, ``read``) are answers to evenly spaced
+    tolerances; :meth:`choose` answers any tolerance exactly.
+
+    Attributes
+    ----------
+    cells : (C, K)
+        Rows by kind and group.
+    """
+
+    def __init__(
+        self, group_scores: Sequence[GroupScores], problem: Problem, dtype: Dtype, n_labels: int
+    ) -> None:
+        self.group_scores, self.problem, self.dtype = group_scores, problem, dtype
+        self.n_labels = n_labels
+        self.cells = total_counts(group_scores)
+        self._answers: dict[float, Indices | None] = {}
+        self._require_a_solution()
+
+    @property
+    def criterion(self) -> Criterion:
+        """The criterion."""
+        return self.problem.criterion
+
+    def rebuild(self, group_scores: Sequence[GroupScores]) -> SearchedPoints:
+        """Return the points of other scores of the same groups."""
+        return SearchedPoints(group_scores, self.problem, self.dtype, self.n_labels)
+
+    # ---- the problem in numbers ----------------------------------------------------------------
+
+    @cached_property
+    def _hits(self) -> list[tuple[Floats, Floats]]:
+        """True and false positives of each group at each rank: counted, or expected."""
+        return true_and_false(self.group_scores, self.problem.value == "labels", self.n_labels)
+
+    @cached_property
+    def _terms(self) -> Terms:
+        if self.n_labels == 2:
+            by_label = self.cells.reshape(-1, 2, len(self.group_scores)).sum(axis=(0, 2))
+            return self.problem.objective.terms(*by_label.tolist())
+        positives = sum(float(true[-1]) for true, _ in self._hits)
+        return self.problem.objective.terms(float(self.cells.sum()) - positives, positives)
+
+    def _values(self, price: float = 0.0) -> list[Floats]:
+        """Return each group's objective at each rank, minus ``price`` times its denominator."""
+        if self.problem.objective.name == "utility":
+            n = float(self.cells.sum())
+            return [_gain(scores)[: scores.last_rank + 1] / n for scores in self.group_scores]
+        a1, a0, _, (b1, b0, _) = self._terms
+        values = [
+            (a1 - price * b1) * true + (a0 - price * b0) * false for true, false in self._hits
+        ]
+        pairs = zip(values, self.group_scores, strict=True)
+        return [value[: scores.last_rank + 1] for value, scores in pairs]
+
+    @cached_property
+    def _rates(self) -> list[tuple[list[Counts], list[Counts]]]:
+        """Numerators and denominators of each demand's rate, by group and rank."""
+        criterion = self.problem.criterion
+        parts = []
+        for demand in criterion.demands:
+            pairs = [
+                demand.parts(
+                    criterion.split(scores.selected[:, : scores.last_rank + 1]),
+                    criterion.split(total[:, None]),
+                )
+                for scores, total in zip(self.group_scores, self.cells.T, strict=True)
+            ]
+            parts.append(([over for over, _ in pairs], [under for _, under in pairs]))
+        return parts
+
+    def _bounds(self, tolerance: float | None) -> list[Fraction]:
+        """Return the demands' bounds at a tolerance; None: bounds that always hold."""
+        demands = self.problem.criterion.demands
+        if tolerance is None:
+            return [VACUOUS[demand.spread] for demand in demands]
+        return [demand.bound(exact(tolerance)) for demand in demands]
+
+    def _limits(self, tolerance: float | None = None) -> list[Limit]:
+        demands, bounds = self.problem.criterion.demands, self._bounds(tolerance)
+        return [
+            Limit(tuple(over), tuple(under), demand.spread, bound)
+            for demand, bound, (over, under) in zip(demands, bounds, self._rates, strict=True)
+        ]
+
+    @cached_property
+    def _total(self) -> Total | None:
+        budget = self.problem.budget
+        if budget is None:
+            return None
+        selected = tuple(
+            scores.selected[:, : scores.last_rank + 1].sum(axis=0) for scores in self.group_scores
+        )
+        return Total(selected, budget.most(float(self.cells.sum())))
+
+    # ---- solving -------------------------------------------------------------------------------
+
+    @cached_property
+    def _linear(self) -> Searcher:
+        return Searcher(self._values(), self._limits())
+
+    @cached_property
+    def unconstrained(self) -> Indices:
+        """(K,) the best ranks without demands, within the budget."""
+        found = self._best(None, None, None)
+        assert found is not None  # no row need be selected
+        return found
+
+    def solve(
+        self, tolerance: float, lowest: Indices | None = None, highest: Indices | None = None
+    ) -> Indices | None:
+        """Return the best ranks at a tolerance, (K,); None if no thresholds meet the demands."""
+        if self.problem.rising:
+            base = self.unconstrained
+            lowest = base if lowest is None else np.maximum(base, lowest)
+        return self._best(tolerance, lowest, highest)
+
+    def _best(
+        self, tolerance: float | None, lowest: Indices | None, highest: Indices | None
+    ) -> Indices | None:
+        bounds = self._bounds(tolerance)
+        if self.problem.objective.name != "f1":
+            return self._within_budget(self._linear, bounds, lowest, highest)
+        ranks = self._within_budget(self._linear, bounds, lowest, highest)
+        if ranks is None:
+            return None
+        price = self.value_at(ranks)
+        for _ in range(ROUNDS):  # Dinkelbach: the price rises to the largest quotient
+            searcher = Searcher(self._values(price), self._limits())
+            found = self._within_budget(searcher, bounds, lowest, highest)
+            assert found is not None  # the limits are the same
+            reached = self.value_at(found)
+            if reached <= price:
+                break
+            ranks, price = found, reached
+        return ranks
+
+    def _within_budget(
+        self,
+        searcher: Searcher,
+        bounds: Sequence[Fraction],
+        lowest: Indices | None,
+        highest: Indices | None,
+    ) -> Indices | None:
+        """Search with the budget; an exact one asks for as many rows as can be had."""
+        total, budget = self._total, self.problem.budget
+
+        def attempt(least: int) -> Indices | None:
+            within = None if total is None else Total(total.selected, total.most, exact(least))
+            extra = {} if within is None else {"total": within}
+            found = searcher.search(bounds, lowest=lowest, highest=highest, **extra)
+            return None if found is None else found.ranks
+
+        if total is None or budget is None or not budget.exact:
+            return attempt(0)
+        most = int(total.most)
+        best = attempt(most)
+        if best is not None:
+            return best
+        least = 0
+        while least < most:  # the largest number of rows that ties and demands allow
+            middle = (least + most) // 2
+            found = attempt(middle)
+            if found is None:
+                most = middle
+            else:
+                best = found
+                least = max(middle + 1, 1 + int(self._n_selected(found)))
+        return best if best is not None else attempt(0)
+
+    def _n_selected(self, ranks: Indices) -> float:
+        counts = (s.selected[:, k].sum() for s, k in zip(self.group_scores, ranks, strict=True))
+        return float(sum(counts))
+
+    def value_at(self, ranks: Indices) -> float:
+        """Return the objective at ranks, as it is maximized."""
+        if self.problem.objective.name == "utility":
+            n = float(self.cells.sum())
+            pairs = zip(self.group_scores, ranks, strict=True)
+            return float(sum(_gain(scores)[k] for scores, k in pairs)) / n
+        true = sum(float(hits[0][k]) for hits, k in zip(self._hits, ranks, strict=True))
+        false = sum(float(hits[1][k]) for hits, k in zip(self._hits, ranks, strict=True))
+        return float(evaluate(self._terms, np.float64(true), np.float64(false)))
+
+    def answer(self, tolerance: float) -> Indices | None:
+        """Return ``solve(tolerance)``, which is remembered."""
+        if tolerance not in self._answers:
+            if len(self._answers) >= KEPT:
+                self._answers.clear()
+            self._answers[tolerance] = self.solve(tolerance)
+        return self._answers[tolerance]
+
+    def gap_at(self, ranks: Indices) -> float:
+        """Return the smallest tolerance that allows ranks."""
+        selected = self._selected(ranks[None])
+        return float(self.problem.criterion.gap_of(selected, self.cells)[0])
+
+    @cached_property
+    def least(self) -> Indices:
+        """(K,) the best ranks at the smallest tolerance that any thresholds reach."""
+        low, best = 0.0, self.answer(1.0)
+        assert best is not None  # checked at the start
+        found = self.answer(0.0)
+        if found is not None:
+            return found
+        high = self.gap_at(best)
+        while high - low > FINE:
+            middle = low + (high - low) / 2
+            found = self.answer(middle)
+            if found is None:
+                low = middle
+            else:
+                best, high = found, min(self.gap_at(found), middle)
+        return best
+
+    def _require_a_solution(self) -> None:
+        """Raise if no thresholds meet the demands at any tolerance."""
+        criterion = self.problem.criterion
+        floors = [d for d in criterion.demands if d.spread in ("minimum", "maximum")]
+        if not floors or self.answer(1.0) is not None:
+            return
+        names = " and ".join(demand.name for demand in criterion.demands)
+        budget = "" if self.problem.budget is None else " within the budget"
+        raise InvalidInputError(
+            "criterion",
+            "have demands that some group thresholds meet together",
+            given=f"{names}, which none meets{budget}{self._conflict()}",
+            hint="Lower a minimum, raise a maximum, or drop a demand.",
+        )
+
+    def _conflict(self) -> str:
+        """Name a group whose own minimum and maximum rates contradict each other."""
+        for a, (over, under) in enumerate(zip(*self._group_bounds(), strict=True)):
+            if not np.any(over & under):
+                return f" (already impossible in group {a})"
+        return ""
+
+    def _group_bounds(self) -> tuple[list[Mask], list[Mask]]:
+        """Return, for each group, which ranks meet all minimum rates and all maximum rates."""
+        demands = self.problem.criterion.demands
+        masks: dict[str, list[Mask]] = {"minimum": [], "maximum": []}
+        for spread, groups in masks.items():
+            for a, scores in enumerate(self.group_scores):
+                mask = np.ones(scores.last_rank + 1, np.bool_)
+                for demand, (over, under) in zip(demands, self._rates, strict=True):
+                    if demand.spread == spread:
+                        with np.errstate(invalid="ignore", divide="ignore"):
+                            rates = over[a] / under[a]
+                        limit = float(demand.bound(exact(1.0)))
+                        mask &= (rates >= limit) if spread == "minimum" else (rates <= limit)
+                groups.append(mask)
+        return masks["minimum"], masks["maximum"]
+
+    # ---- operating points ----------------------------------------------------------------------
+
+    def choose(self, tolerances: Floats) -> tuple[PointTable, Mask]:
+        """Return the best point at each tolerance, and whether the tolerance is reached."""
+        feasible = np.ones(len(tolerances), np.bool_)
+        if self.problem.randomize is not None:
+            lotteries = [self.lottery(float(tolerance)) for tolerance in tolerances]
+            return self._lottery_table(tolerances, lotteries), feasible
+        ranks = np.empty((len(tolerances), len(self.group_scores)), np.intp)
+        for i in np.argsort(-tolerances, kind="stable"):
+            found = self.answer(float(tolerances[i]))
+            feasible[i] = found is not None
+            ranks[i] = self.least if found is None else found
+        return self.table(tolerances, ranks, feasible), feasible
+
+    def table(self, tolerances: Floats, ranks: Indices, feasible: Mask | None = None) -> PointTable:
+        """Return points with these ranks, (s, K), found at these tolerances."""
+        thresholds, selected = self.thresholds(ranks), self._selected(ranks)
+        gap = self.problem.criterion.gap_of(selected, self.cells)
+        if feasible is not None:  # a scaled gap may be rounded up
+            gap = np.where(feasible, np.minimum(gap, tolerances), gap)
+        certifiable = np.zeros(len(gap), np.bool_)
+        return PointTable(tolerances, gap, certifiable, thresholds, selected)
+
+    def _selected(self, ranks: Indices) -> Counts:
+        """Return the selected rows at ranks, (s, C, K)."""
+        columns = [s.selected.take(ranks[:, a], axis=1).T for a, s in enumerate(self.group_scores)]
+        return np.stack(columns, axis=2)
+
+    def thresholds(self, ranks: Indices) -> Floats:
+        """Return thresholds that select these ranks, (s, K), strictly between scores if possible."""
+        by_label = self.cells.reshape(-1, self.n_labels, len(self.group_scores)).sum(axis=(0, 2))
+        natural = (
+            self.problem.objective.threshold(*by_label.tolist()) if self.n_labels == 2 else 0.0
+        )
+        targets = np.full(ranks.shape, np.nan if natural is None else natural)
+        above, below = np.empty(ranks.shape), np.empty(ranks.shape)
+        for a, scores in enumerate(self.group_scores):
+            above[:, a], below[:, a] = (
+                scores.above.take(ranks[:, a]),
+                scores.below.take(ranks[:, a]),
+            )
+        return place_thresholds(targets, below, above, self.dtype)
+
+    @cached_property
+    def _listed(self) -> PointTable:
+        top = self.gap_at(self.unconstrained) if self.problem.randomize is None else 1.0
+        grid = np.linspace(min(top, 1.0), 0.0, N_LISTED)
+        table, feasible = self.choose(grid)
+        kept = np.flatnonzero(feasible)
+        if not feasible.all():
+            kept = np.append(kept, np.flatnonzero(~feasible)[0])  # the smallest gap
+        different = np.ones(len(kept), np.bool_)
+        rules = table.read(kept)[0]
+        different[1:] = (rules[1:] != rules[:-1]).any(axis=1)
+        return table.take(kept[different])
+
+    @property
+    def gap(self) -> Floats:  # type: ignore[override]
+        """(S,) gaps of the listed points."""
+        return self._listed.gap
+
+    @property
+    def setting(self) -> Floats:
+        """(S,) the tolerance that each listed point was found at."""
+        return self._listed.setting
+
+    @property
+    def certifiable(self) -> Mask:
+        """(S,) none: a search looks at the rows."""
+        return self._listed.certifiable
+
+    def read(self, points: Indices) -> tuple[Floats, Counts]:
+        """Return thresholds and selected rows of listed points."""
+        return self._listed.read(points)
+
+    def take(self, points: Indices) -> PointTable:
+        """Return some of the listed points as a table."""
+        return self._listed.take(points)
+
+    # ---- nested dials, lotteries and bounds ----------------------------------------------------
+
+    def nest(self, tolerances: Floats | None = None) -> NestedPoints:
+        """Return a dial on which each row changes its decision at most once.
+
+        From the loosest tolerance to the tightest, each group's threshold moves on in the direction
+        of its first move.
+        """
+        start = self.unconstrained
+        top = self.gap_at(start)
+        if top > 1.0:  # minimum and maximum rates hold at every tolerance
+            found, top = self.answer(1.0), 1.0
+            start = start if found is None else found
+        grid = np.append(np.arange(np.ceil(top / STEP)) * STEP, top)
+        grid = np.unique(np.append(grid, [] if tolerances is None else tolerances))[::-1]
+        ranks = [start]
+        lowest = np.zeros(len(self.group_scores), np.intp)
+        highest = np.array([scores.last_rank for scores in self.group_scores], np.intp)
+        found_at, lost = [top], [0.0]
+        for tolerance in grid[grid < top].tolist():
+            found = self.solve(tolerance, lowest, highest)
+            if found is None:
+                break
+            moved = found - start
+            lowest = np.where(moved > 0, found, lowest)
+            highest = np.where(moved < 0, found, highest)
+            ranks.append(found)
+            found_at.append(tolerance)
+            best = self.answer(tolerance)
+            assert best is not None
+            lost.append(max(self.value_at(best) - self.value_at(found), 0.0))
+        table = self.table(np.array(found_at), np.stack(ranks))
+        return NestedPoints(table, np.array(lost), self)
+
+    def lottery(self, tolerance: float) -> Lottery:
+        """Return the best mixture of thresholds, which meets the demands in expectation."""
+        return solve_lottery(self._values(), self._limits(tolerance), self._total)
+
+    def _lottery_table(self, tolerances: Floats, lotteries: Sequence[Lottery]) -> PointTable:
+        size = max(lottery.ranks.shape[1] for lottery in lotteries)
+        n_groups = len(self.group_scores)
+        ranks = np.zeros((len(lotteries), n_groups, size), np.intp)
+        weights = np.zeros((len(lotteries), n_groups, size))
+        for i, lottery in enumerate(lotteries):
+            width = lottery.ranks.shape[1]
+            ranks[i, :, :width], weights[i, :, :width] = lottery.ranks, lottery.weights
+        flat = np.moveaxis(ranks, 2, 0).reshape(-1, n_groups)
+        mixed = np.moveaxis(self.thresholds(flat).reshape(size, -1, n_groups), 0, 2)
+        counts = self._selected(flat).reshape(size, len(lotteries), -1, n_groups)
+        selected = np.einsum("mick,ikm->ick", counts, weights)
+        gap = self.problem.criterion.gap_of(selected, self.cells.astype(np.float64))
+        main = np.take_along_axis(mixed, weights.argmax(axis=2)[:, :, None], 2)[:, :, 0]
+        none = np.zeros(len(gap), np.bool_)
+        gap = np.minimum(gap, tolerances)  # up to the precision of the linear program
+        return PointTable(tolerances, gap, none, main, selected, (mixed, weights))
+
+    def bound(self, tolerance: float) -> float | None:
+        """Return the best expected value of any rule, randomized or not, within a tolerance."""
+        if self.problem.objective.name == "f1" or self.problem.rising:
+            return None
+        if not all(demand.rate.fixed for demand in self.problem.criterion.demands):
+            return None
+        constant = 0.0 if self.problem.objective.name == "utility" else self._terms.constant
+        return self.lottery(tolerance).value + constant
+
+    def expected_value(self, thresholds: Floats) -> float:
+        """Return the objective at thresholds, (K,), as it is maximized."""
+        pairs = zip(self.group_scores, thresholds, strict=True)
+        return self.value_at(np.array([int(scores.rank(t)) for scores, t in pairs]))
+
+
+class NestedPoints(PointTable):
+    """Points of a nested dial, and what nesting costs."""
+
+    def __init__(self, table: PointTable, lost: Floats, source: SearchedPoints) -> None:
+        points = np.arange(len(table))
+        super().__init__(table.setting, table.gap, table.certifiable, *table.read(points))
+        self.lost, self.source = lost, source
+
+    @property
+    def loss(self) -> float:
+        """The largest loss of the objective against the best thresholds at the same tolerance."""
+        return float(self.lost.max())
+
+    def bound(self, tolerance: float) -> float | None:
+        """Return the best expected value of any rule within a tolerance."""
+        return self.source.bound(tolerance)
+
+    def expected_value(self, thresholds: Floats) -> float | None:
+        """Return the objective at thresholds, as it is maximized."""
+        return self.source.expected_value(thresholds)
+
+
+def _gain(scores: GroupScores) -> Floats:
+    if scores.gain is None:
+        raise InvalidInputError("utility", "be given for the objective 'utility'")
+    return scores.gain
