@@ -40,7 +40,8 @@ class Peer(ABC):
     name: str
     module: str
 
-    def __init__(self, rows: Rows) -> None:
+    def __init__(self, rows: Rows, criterion: str = "demographic_parity") -> None:
+        self.criterion = criterion
         self.scores = rows.probabilities
         self.y, self.groups = rows.y.astype(np.int64), rows.groups.astype(np.int64)
 
@@ -51,25 +52,36 @@ class Peer(ABC):
 
     @abstractmethod
     def fit(self, tolerance: float) -> Any:
-        """Fit for one demographic-parity tolerance; this is timed."""
+        """Fit for one tolerance; this is timed."""
 
     @abstractmethod
+    def apply(self, fitted: Any, scores: Floats, groups: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Return the decisions of the fitted rule for any rows, from their probabilities."""
+
     def decisions(self, fitted: Any) -> NDArray[np.bool_]:
         """Return the decisions of the fitted rule for the same rows."""
+        return self.apply(fitted, self.scores, self.groups)
 
     def run(self, tolerance: float) -> None:
         """Fit, and store the result."""
         self.fitted = self.fit(tolerance)
 
     def gap(self) -> float:
-        """Return the gap of its selection rates on the same rows."""
-        selected = self.decisions(self.fitted)
-        rates = [selected[self.groups == a].mean() for a in np.unique(self.groups)]
-        return float(max(rates) - min(rates))
+        """Return the gap of its rates on the same rows; the larger one for equalized odds."""
+        selected, every = self.decisions(self.fitted), np.ones(len(self.y), np.bool_)
+        odds = self.criterion == "equalized_odds"
+        gaps = []
+        for eligible in (self.y == 0, self.y == 1) if odds else (every,):
+            rates = [selected[eligible & (self.groups == a)].mean() for a in np.unique(self.groups)]
+            gaps.append(max(rates) - min(rates))
+        return float(max(gaps))
 
 
 class Fairlearn(Peer):
-    """``ThresholdOptimizer`` on a fitted estimator, with its relaxation ``tol``."""
+    """``ThresholdOptimizer`` on a fitted estimator, with its relaxation ``tol``.
+
+    For equalized odds it has no relaxation: every tolerance is 0.
+    """
 
     name = "fairlearn"
     module = "fairlearn"
@@ -80,17 +92,17 @@ class Fairlearn(Peer):
 
         optimizer = ThresholdOptimizer(
             estimator=_Scores(),
-            constraints="demographic_parity",
+            constraints=self.criterion,
             objective="accuracy_score",
             prefit=True,
             predict_method="predict_proba",
-            tol=tolerance,
+            tol=None if self.criterion == "equalized_odds" else tolerance,
         )
         return optimizer.fit(self.scores[:, None], self.y, sensitive_features=self.groups)
 
-    def decisions(self, fitted: Any) -> NDArray[np.bool_]:
+    def apply(self, fitted: Any, scores: Floats, groups: NDArray[np.int64]) -> NDArray[np.bool_]:
         """Return decisions randomized between two thresholds per group, with a fixed seed."""
-        drawn = fitted.predict(self.scores[:, None], sensitive_features=self.groups, random_state=0)
+        drawn = fitted.predict(scores[:, None], sensitive_features=groups, random_state=0)
         return np.asarray(drawn, np.bool_)
 
     @staticmethod
@@ -117,13 +129,13 @@ class ErrorParity(Peer):
         from error_parity import RelaxedThresholdOptimizer
 
         optimizer = RelaxedThresholdOptimizer(
-            predictor=lambda X: X[:, 0], constraint="demographic_parity", tolerance=tolerance
+            predictor=lambda X: X[:, 0], constraint=self.criterion, tolerance=tolerance
         )
         return optimizer.fit(self.scores[:, None], self.y, group=self.groups, y_scores=self.scores)
 
-    def decisions(self, fitted: Any) -> NDArray[np.bool_]:
+    def apply(self, fitted: Any, scores: Floats, groups: NDArray[np.int64]) -> NDArray[np.bool_]:
         """Return decisions randomized between points of the ROC curve, with its default seed."""
-        return np.asarray(fitted.predict(self.scores[:, None], group=self.groups), np.bool_)
+        return np.asarray(fitted.predict(scores[:, None], group=groups), np.bool_)
 
 
 class OxonFair(Peer):
@@ -132,25 +144,28 @@ class OxonFair(Peer):
     name = "oxonfair"
     module = "oxonfair"
 
-    def __init__(self, rows: Rows) -> None:
-        super().__init__(rows)
+    def __init__(self, rows: Rows, criterion: str = "demographic_parity") -> None:
+        super().__init__(rows, criterion)
         self.columns = np.column_stack((1.0 - self.scores, self.scores))
 
-    def _data(self) -> Any:
+    def fit(self, tolerance: float) -> Any:
+        """Fit the most accurate thresholds whose gap is within the tolerance."""
+        from oxonfair import DataDict, FairPredictor, group_metrics
+
+        gap = {
+            "demographic_parity": group_metrics.demographic_parity,
+            "equalized_odds": group_metrics.equalized_odds_max,
+        }[self.criterion]
+        predictor = FairPredictor(None, DataDict(self.y, self.columns, groups=self.groups))
+        return predictor.fit(group_metrics.accuracy, gap, tolerance)
+
+    def apply(self, fitted: Any, scores: Floats, groups: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Return deterministic decisions, by one offset per group."""
         from oxonfair import DataDict
 
-        return DataDict(self.y, self.columns, groups=self.groups)
-
-    def fit(self, tolerance: float) -> Any:
-        """Fit the most accurate thresholds with ``demographic_parity`` within the tolerance."""
-        from oxonfair import FairPredictor, group_metrics
-
-        predictor = FairPredictor(None, self._data())
-        return predictor.fit(group_metrics.accuracy, group_metrics.demographic_parity, tolerance)
-
-    def decisions(self, fitted: Any) -> NDArray[np.bool_]:
-        """Return deterministic decisions, by one offset per group."""
-        return np.asarray(fitted.predict(self._data()), np.bool_)
+        unused = np.arange(len(scores)) % 2  # labels
+        columns = np.column_stack((1.0 - scores, scores))
+        return np.asarray(fitted.predict(DataDict(unused, columns, groups=groups)), np.bool_)
 
     @staticmethod
     def thresholds(fitted: Any) -> Floats:

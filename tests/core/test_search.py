@@ -8,8 +8,8 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from fairdial.core.search import Limit, Searcher, search
-from fairdial.core.range_maxima import RangeMaxima
+from fairdial.core.rank_values import RangeMaxima
+from fairdial.core.search import Limit, Searcher, Total, search
 from fairdial.datasets import make_gaussian
 
 SPREADS = ("difference", "ratio", "minimum", "maximum")
@@ -69,9 +69,7 @@ class Groups:
 def is_met(limit, ranks):
     exact = all(np.issubdtype(part.dtype, np.integer) for part in limit.numerator)
     rates = []
-    for numerator, denominator, rank in zip(
-        limit.numerator, limit.denominator, ranks, strict=True
-    ):
+    for numerator, denominator, rank in zip(limit.numerator, limit.denominator, ranks, strict=True):
         above, below = numerator[rank], denominator.reshape(-1)[rank if denominator.ndim else 0]
         if below:
             rates.append(Fraction(int(above), int(below)) if exact else above / below)
@@ -86,15 +84,27 @@ def is_met(limit, ranks):
     }[limit.spread]
 
 
-def enumerate_ranks(values, limits, lowest, highest):
+def keeps(total, ranks):
+    if total is None:
+        return True
+    selected = sum(part[rank] for part, rank in zip(total.selected, ranks, strict=True))
+    if isinstance(selected, np.floating):
+        return float(total.least) <= selected <= float(total.most)
+    return total.least <= int(selected) <= total.most
+
+
+def enumerate_ranks(values, limits, lowest, highest, total=None):
     """The largest value over all ranks that meet the limits, or None."""
     ranges = [range(lo, hi + 1) for lo, hi in zip(lowest, highest, strict=True)]
     combinations = list(itertools.product(*ranges))
     if not combinations:
         return None
-    totals = sum(v[np.array(k)] for v, k in zip(values, zip(*combinations, strict=True), strict=True))
+    totals = sum(
+        v[np.array(k)] for v, k in zip(values, zip(*combinations, strict=True), strict=True)
+    )
     for best in np.argsort(-totals, kind="stable"):
-        if all(is_met(limit, combinations[best]) for limit in limits):
+        ranks = combinations[best]
+        if keeps(total, ranks) and all(is_met(limit, ranks) for limit in limits):
             return totals[best]
     return None
 
@@ -118,14 +128,29 @@ def random_case(seed):
     lowest, highest = np.zeros_like(last), last
     if rng.random() < 0.2:
         lowest, highest = rng.integers(0, last + 1), rng.integers(0, last + 1)
-    return rng, values, limits, lowest, highest
+    return rng, groups, values, limits, lowest, highest
 
 
-def check_case(seed):
-    rng, values, limits, lowest, highest = random_case(seed)
+def random_total(rng, groups):
+    """A budget: at most, exactly, or between."""
+    selected = groups.rate("selection")[0]
+    size = Fraction(float(sum(part[-1] for part in selected)))
+    most = size * Fraction(int(rng.integers(0, 13)), 12)
+    least = rng.choice(["none", "between", "exact"])
+    if least == "none":
+        return Total(selected, most)
+    return Total(selected, most, most if least == "exact" else most * 3 / 4)
+
+
+def check_case(seed, budget=False):
+    rng, groups, values, limits, lowest, highest = random_case(seed)
+    total = None
+    if budget:
+        total = random_total(rng, groups)
+        limits = limits[: rng.integers(0, len(limits) + 1)]
     start = rng.integers(0, [len(v) for v in values]) if rng.random() < 0.3 else None
-    found = search(values, limits, lowest=lowest, highest=highest, start=start)
-    best = enumerate_ranks(values, limits, lowest, highest)
+    found = search(values, limits, total=total, lowest=lowest, highest=highest, start=start)
+    best = enumerate_ranks(values, limits, lowest, highest, total)
     if best is None:
         assert found is None
         return 0
@@ -133,6 +158,7 @@ def check_case(seed):
     assert (lowest <= found.ranks).all()
     assert (found.ranks <= highest).all()
     assert all(is_met(limit, found.ranks) for limit in limits)
+    assert keeps(total, found.ranks)
     assert found.value == pytest.approx(best, abs=1e-11)
     total = sum(v[k] for v, k in zip(values, found.ranks, strict=True))
     assert found.value == pytest.approx(total, abs=1e-12)
@@ -143,6 +169,12 @@ def check_case(seed):
 def test_search_equals_enumeration(block):
     solved = sum(check_case((block, seed)) for seed in range(300))
     assert 30 < solved < 300  # both kinds of answers occur
+
+
+@pytest.mark.parametrize("block", range(10))
+def test_search_with_a_total_equals_enumeration(block):
+    solved = sum(check_case((block, seed), budget=True) for seed in range(200))
+    assert 20 < solved < 200
 
 
 def by_hand(logits, positive, codes):

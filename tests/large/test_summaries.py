@@ -218,7 +218,8 @@ def test_parts_of_both_precisions_add_up_to_double_precision():
     assert total.dtype == np.float64
     assert total == summaries[1] + summaries[0]
     exact = total.to_frontier(tolerances=TOLERANCES, refine=parts, min_count=1)
-    same_points(ask(exact, TOLERANCES), ask(sweep(*together, min_count=1), TOLERANCES))
+    whole = sweep(*together, min_count=1)
+    same_points(ask_path(exact, TOLERANCES), ask_path(whole, TOLERANCES))
 
 
 def test_an_empty_part_changes_nothing():

@@ -41,9 +41,7 @@ def resampled_accuracy(
 def _accuracy(points: ThresholdPath | SearchedPoints, tolerances: Floats) -> Floats:
     table, _ = points.choose(tolerances)
     _, selected = table.read(np.arange(len(table)))  # (m, C, K)
-    return accuracy_of_counts(
-        by_label(selected, 2), by_label(total_counts(points.group_scores), 2)
-    )
+    return accuracy_of_counts(by_label(selected, 2), by_label(total_counts(points.group_scores), 2))
 
 
 def _resample(scores: GroupScores, size: int, rng: np.random.Generator) -> GroupScores:

@@ -96,6 +96,9 @@ class Objective:
         return evaluate(self.terms(negatives, positives), true_positive, false_positive)
 
 
+ACCURACY = Objective()
+
+
 def evaluate(
     terms: Terms, true_positive: Floats | Counts, false_positive: Floats | Counts
 ) -> Floats:

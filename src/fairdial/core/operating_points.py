@@ -67,11 +67,11 @@ class OperatingPoints(ABC):
         points, feasible = self.find(tolerances)
         return self.tabulate(points), feasible
 
-    def bound(self, tolerance: float) -> float | None:
+    def bound(self, tolerance: float) -> float | None:  # noqa: ARG002
         """Return the best expected objective of any rule, randomized or not; None if unknown."""
         return None
 
-    def expected_value(self, thresholds: Floats) -> float | None:
+    def expected_value(self, thresholds: Floats) -> float | None:  # noqa: ARG002
         """Return the objective that the scores predict at thresholds, (K,); None if unknown."""
         return None
 

@@ -147,7 +147,7 @@ class Point:
 
     @property
     def gaps(self) -> dict[str, float]:
-        """The gap of each demand, before it is scaled; for a minimum or maximum, what is missing."""
+        """The unscaled gap of each demand; what is missing to a minimum or maximum."""
         split = self.criterion.split(self.selected_cells), self.criterion.split(self.cells)
         return {
             demand.name: float(replace(demand, scale=Fraction(1)).gap_of(*split))
@@ -201,9 +201,10 @@ class Point:
         Only a lottery needs draws (:func:`fairdial.core.lottery.hash_uniform`).
         """
         if self.lottery is None or draws is None:
-            return self.thresholds[codes]
+            return np.asarray(self.thresholds[codes])
         ends = np.cumsum(self.lottery.probabilities, axis=1)[:, :-1]  # (K, M - 1)
-        return self.lottery.thresholds[codes, (draws[:, None] >= ends[codes]).sum(axis=1)]
+        drawn = (draws[:, None] >= ends[codes]).sum(axis=1)
+        return np.asarray(self.lottery.thresholds[codes, drawn])
 
     def to_frame(self) -> pd.DataFrame:
         """Return one line per group: rows, threshold (unless a family), rates, accuracy."""

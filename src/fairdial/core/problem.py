@@ -18,7 +18,7 @@ from fairdial.core.criteria import (
     name_to_save,
 )
 from fairdial.core.criteria import criterion as find_criterion
-from fairdial.core.objectives import Objective
+from fairdial.core.objectives import ACCURACY, Objective
 from fairdial.core.objectives import objective as find_objective
 from fairdial.errors import InvalidInputError
 
@@ -108,7 +108,7 @@ class Problem:
     """
 
     criterion: Criterion
-    objective: Objective = Objective()
+    objective: Objective = ACCURACY
     budget: Budget | None = None
     nested: bool | None = None
     rising: bool = False
@@ -180,7 +180,7 @@ def make_problem(
 def problem_to_dict(problem: Problem) -> dict[str, Any]:
     """Return the problem as JSON data; what isn't there has its default."""
     data: dict[str, Any] = {"criterion": criterion_to_json(problem.criterion)}
-    if problem.objective != Objective():
+    if problem.objective != ACCURACY:
         costs = problem.objective
         data["objective"] = [costs.name, costs.false_positive, costs.false_negative]
     if problem.budget is not None:

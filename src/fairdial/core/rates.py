@@ -27,7 +27,7 @@ Event = Literal["selected", "rejected", "positive", "correct"]
 DIRECTIONS = {"selected": 1, "rejected": -1}
 
 
-def _no_link(u: Any) -> Any:
+def _no_link(u: Any) -> Any:  # noqa: ARG001
     raise InvalidInputError(
         "criterion",
         "have one rate with a closed-form threshold (selection rate, true or false positive rate)",
@@ -134,7 +134,9 @@ class Rate:
 
     def parts(self, selected: Counts, counts: Counts) -> tuple[Counts, Counts]:
         """Return numerator and denominator, (..., K), from selected and all rows, (..., L, K)."""
-        rejected = counts - selected if self.event != "selected" or not self.fixed else counts
+        rejected: Counts = counts
+        if self.event != "selected" or not self.fixed:
+            rejected = np.asarray(counts - selected)
         among = {"selected": selected, "rejected": rejected}.get(str(self.eligible), counts)
         if self.eligible in (0, 1):
             label = int(self.eligible)

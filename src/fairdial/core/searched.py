@@ -20,7 +20,8 @@ from fairdial.core.lottery import Lottery, solve_lottery
 from fairdial.core.objectives import Terms, evaluate, true_and_false
 from fairdial.core.operating_points import OperatingPoints, PointTable
 from fairdial.core.problem import Problem
-from fairdial.core.search import Limit, Searcher, Total
+from fairdial.core.rank_totals import Total
+from fairdial.core.search import Limit, Searcher
 from fairdial.errors import InvalidInputError
 
 VACUOUS = dict(zip(SPREADS, map(Fraction, (1, 0, 0, 1)), strict=True))  # bounds without effect
@@ -118,21 +119,20 @@ class SearchedPoints(OperatingPoints):
             for demand, bound, (over, under) in zip(demands, bounds, self._rates, strict=True)
         ]
 
-    @cached_property
-    def _total(self) -> Total | None:
+    def _total(self, least: int = 0) -> Total | None:
         budget = self.problem.budget
         if budget is None:
             return None
         selected = tuple(
             scores.selected[:, : scores.last_rank + 1].sum(axis=0) for scores in self.group_scores
         )
-        return Total(selected, budget.most(float(self.cells.sum())))
+        return Total(selected, budget.most(float(self.cells.sum())), exact(least))
 
     # ---- solving -------------------------------------------------------------------------------
 
     @cached_property
     def _linear(self) -> Searcher:
-        return Searcher(self._values(), self._limits())
+        return Searcher(self._values(), self._limits(), self._total())
 
     @cached_property
     def unconstrained(self) -> Indices:
@@ -153,16 +153,13 @@ class SearchedPoints(OperatingPoints):
     def _best(
         self, tolerance: float | None, lowest: Indices | None, highest: Indices | None
     ) -> Indices | None:
-        bounds = self._bounds(tolerance)
-        if self.problem.objective.name != "f1":
-            return self._within_budget(self._linear, bounds, lowest, highest)
-        ranks = self._within_budget(self._linear, bounds, lowest, highest)
-        if ranks is None:
-            return None
+        bounds, limits = self._bounds(tolerance), (lowest, highest)
+        ranks = self._within_budget(None, bounds, limits)
+        if self.problem.objective.name != "f1" or ranks is None:
+            return ranks
         price = self.value_at(ranks)
         for _ in range(ROUNDS):  # Dinkelbach: the price rises to the largest quotient
-            searcher = Searcher(self._values(price), self._limits())
-            found = self._within_budget(searcher, bounds, lowest, highest)
+            found = self._within_budget(price, bounds, limits)
             assert found is not None  # the limits are the same
             reached = self.value_at(found)
             if reached <= price:
@@ -172,36 +169,35 @@ class SearchedPoints(OperatingPoints):
 
     def _within_budget(
         self,
-        searcher: Searcher,
+        price: float | None,
         bounds: Sequence[Fraction],
-        lowest: Indices | None,
-        highest: Indices | None,
+        limits: tuple[Indices | None, Indices | None],
     ) -> Indices | None:
-        """Search with the budget; an exact one asks for as many rows as can be had."""
-        total, budget = self._total, self.problem.budget
+        """Return the best ranks at a price; an exact budget asks for as many rows as it allows."""
+        values = self._values(price or 0.0)
 
         def attempt(least: int) -> Indices | None:
-            within = None if total is None else Total(total.selected, total.most, exact(least))
-            extra = {} if within is None else {"total": within}
-            found = searcher.search(bounds, lowest=lowest, highest=highest, **extra)
+            searcher = self._linear
+            if price is not None or least:
+                searcher = Searcher(values, self._limits(), self._total(least))
+            found = searcher.search(bounds, lowest=limits[0], highest=limits[1])
             return None if found is None else found.ranks
 
-        if total is None or budget is None or not budget.exact:
-            return attempt(0)
-        most = int(total.most)
-        best = attempt(most)
-        if best is not None:
+        budget, total = self.problem.budget, self._total()
+        best = attempt(0)
+        if budget is None or total is None or not budget.exact or best is None:
             return best
-        least = 0
-        while least < most:  # the largest number of rows that ties and demands allow
+        least, most = int(self._n_selected(best)), int(total.most)
+        if least < most and (all_of_it := attempt(most)) is not None:
+            return all_of_it
+        while least + 1 < most:  # ties and demands may not allow the whole budget
             middle = (least + most) // 2
             found = attempt(middle)
             if found is None:
                 most = middle
             else:
-                best = found
-                least = max(middle + 1, 1 + int(self._n_selected(found)))
-        return best if best is not None else attempt(0)
+                best, least = found, int(self._n_selected(found))
+        return best
 
     def _n_selected(self, ranks: Indices) -> float:
         counts = (s.selected[:, k].sum() for s, k in zip(self.group_scores, ranks, strict=True))
@@ -215,7 +211,7 @@ class SearchedPoints(OperatingPoints):
             return float(sum(_gain(scores)[k] for scores, k in pairs)) / n
         true = sum(float(hits[0][k]) for hits, k in zip(self._hits, ranks, strict=True))
         false = sum(float(hits[1][k]) for hits, k in zip(self._hits, ranks, strict=True))
-        return float(evaluate(self._terms, np.float64(true), np.float64(false)))
+        return float(evaluate(self._terms, np.array(true), np.array(false)))
 
     def answer(self, tolerance: float) -> Indices | None:
         """Return ``solve(tolerance)``, which is remembered."""
@@ -292,8 +288,7 @@ class SearchedPoints(OperatingPoints):
         """Return the best point at each tolerance, and whether the tolerance is reached."""
         feasible = np.ones(len(tolerances), np.bool_)
         if self.problem.randomize is not None:
-            lotteries = [self.lottery(float(tolerance)) for tolerance in tolerances]
-            return self._lottery_table(tolerances, lotteries), feasible
+            return self._lottery_table(tolerances), feasible
         ranks = np.empty((len(tolerances), len(self.group_scores)), np.intp)
         for i in np.argsort(-tolerances, kind="stable"):
             found = self.answer(float(tolerances[i]))
@@ -316,7 +311,7 @@ class SearchedPoints(OperatingPoints):
         return np.stack(columns, axis=2)
 
     def thresholds(self, ranks: Indices) -> Floats:
-        """Return thresholds that select these ranks, (s, K), strictly between scores if possible."""
+        """Return thresholds that select these ranks, (s, K), between scores if possible."""
         by_label = self.cells.reshape(-1, self.n_labels, len(self.group_scores)).sum(axis=(0, 2))
         natural = (
             self.problem.objective.threshold(*by_label.tolist()) if self.n_labels == 2 else 0.0
@@ -341,7 +336,7 @@ class SearchedPoints(OperatingPoints):
         different = np.ones(len(kept), np.bool_)
         rules = table.read(kept)[0]
         different[1:] = (rules[1:] != rules[:-1]).any(axis=1)
-        return table.take(kept[different])
+        return table.tabulate(kept[different])
 
     @property
     def gap(self) -> Floats:  # type: ignore[override]
@@ -364,7 +359,7 @@ class SearchedPoints(OperatingPoints):
 
     def take(self, points: Indices) -> PointTable:
         """Return some of the listed points as a table."""
-        return self._listed.take(points)
+        return self._listed.tabulate(points)
 
     # ---- nested dials, lotteries and bounds ----------------------------------------------------
 
@@ -400,11 +395,21 @@ class SearchedPoints(OperatingPoints):
         table = self.table(np.array(found_at), np.stack(ranks))
         return NestedPoints(table, np.array(lost), self)
 
-    def lottery(self, tolerance: float) -> Lottery:
+    def lottery(self, tolerance: float) -> Lottery | None:
         """Return the best mixture of thresholds, which meets the demands in expectation."""
-        return solve_lottery(self._values(), self._limits(tolerance), self._total)
+        return solve_lottery(self._values(), self._limits(tolerance), self._total())
 
-    def _lottery_table(self, tolerances: Floats, lotteries: Sequence[Lottery]) -> PointTable:
+    def _lottery_table(self, tolerances: Floats) -> PointTable:
+        lotteries = []
+        for tolerance in tolerances.tolist():
+            found = self.lottery(tolerance)
+            if found is None:
+                raise InvalidInputError(
+                    "tolerance",
+                    f"be one that a lottery reaches for {self.criterion.name}",
+                    given=tolerance,
+                )
+            lotteries.append(found)
         size = max(lottery.ranks.shape[1] for lottery in lotteries)
         n_groups = len(self.group_scores)
         ranks = np.zeros((len(lotteries), n_groups, size), np.intp)
@@ -429,7 +434,8 @@ class SearchedPoints(OperatingPoints):
         if not all(demand.rate.fixed for demand in self.problem.criterion.demands):
             return None
         constant = 0.0 if self.problem.objective.name == "utility" else self._terms.constant
-        return self.lottery(tolerance).value + constant
+        found = self.lottery(tolerance)
+        return None if found is None else found.value + constant
 
     def expected_value(self, thresholds: Floats) -> float:
         """Return the objective at thresholds, (K,), as it is maximized."""

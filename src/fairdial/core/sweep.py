@@ -195,15 +195,12 @@ def sweep_encoded(
         kept = np.flatnonzero(weights)
         if len(kept) < len(weights):  # a weight of 0 is no row
             scores, codes, weights = scores.take(kept), codes.take(kept), weights.take(kept)
-            positive, strata, utility = (
-                None if column is None else column.take(kept)
-                for column in (positive, strata, utility)
-            )
+            positive = None if positive is None else positive.take(kept)
+            strata = None if strata is None else strata.take(kept)
+            utility = None if utility is None else utility.take(kept)
     n_labels, n_groups = 1 if positive is None else 2, len(names)
     n_kinds = n_labels * criterion.n_strata
     kinds = find_kinds(positive, strata)
-    counts = count_rows(codes, kinds, n_groups, n_kinds)  # rows, whatever they weigh
-    check_group_sizes(criterion, counts, names, min_count=min_count, argument=argument)
     histogram = None
     n_bins = n_groups * n_kinds << BITS
     enough = len(scores) > max(SORT_LIMIT, n_bins // MAX_BINS_PER_ROW)
@@ -212,6 +209,9 @@ def sweep_encoded(
         group_scores = histogram.group_scores
     else:
         group_scores = sort_scores(scores, codes, kinds, n_groups, n_kinds, weights, utility)
+    cells = total_counts(group_scores)
+    counts = cells if weights is None else count_rows(codes, kinds, n_groups, n_kinds)
+    check_group_sizes(criterion, counts, names, min_count=min_count, argument=argument)
     if histogram is not None and tolerances is not None:
         weaker: Certificate = "simultaneous" if certificate == "declared" else certificate
         points: OperatingPoints
@@ -219,9 +219,9 @@ def sweep_encoded(
             points = refine(histogram, criterion, scores.dtype, tolerances)
         else:
             points = find_points(group_scores, problem, scores.dtype, n_labels, tolerances)
-        return Frontier(points, problem, names, total_counts(group_scores), weaker)
+        return Frontier(points, problem, names, cells, weaker)
     points = find_points(group_scores, problem, scores.dtype, n_labels, tolerances)
-    return Frontier(points, problem, names, total_counts(group_scores), certificate)
+    return Frontier(points, problem, names, cells, certificate)
 
 
 def find_kinds(positive: Mask | None, strata: Codes | None) -> Kinds | None:

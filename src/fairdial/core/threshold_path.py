@@ -28,7 +28,6 @@ from fairdial.core.problem import Problem
 from fairdial.core.rates import Rate
 from fairdial.core.searched import SearchedPoints
 
-ROUNDING = 1e-12  # gaps that are closer may be equal
 MAX_PRICE = 1e300  # finite where exp overflows, so that differences of prices aren't NaN
 
 
@@ -55,7 +54,7 @@ class _Steps:
             self.eligible = None  # every step
             rows = scores.selected.sum(axis=0)
         else:
-            rows = scores.selected[rate.eligible]
+            rows = scores.selected[int(rate.eligible)]
             self.eligible = np.flatnonzero(rows[1:] != rows[:-1])
             self.lower, self.upper = self.lower[self.eligible], self.upper[self.eligible]
             rows = np.concatenate((rows[:1], rows[self.eligible + 1]))
@@ -113,6 +112,14 @@ def _gather(
     key = level if rising else -level
     cost = cost[np.searchsorted(key, key, side="right") - 1]  # the same level: together
     return _Moves(cost, level, reach[order], group[order])
+
+
+def _furthest(moves: _Moves, sign: int) -> Indices:
+    """Return the group with the highest (lowest, if ``sign`` is -1) rate reached by each move."""
+    reach = np.append(-np.inf, sign * moves.reach)
+    is_record = reach == np.maximum.accumulate(reach)
+    last = np.maximum.accumulate(np.where(is_record, np.arange(len(reach)), 0))
+    return np.append(0, moves.group)[last]
 
 
 class ThresholdPath(OperatingPoints):
@@ -205,13 +212,24 @@ class ThresholdPath(OperatingPoints):
         self.width: Floats = width[: stop + 1]
         raised_to = np.maximum.accumulate(np.append(-np.inf, floor.reach))[risen]
         lowered_to = np.minimum.accumulate(np.append(np.inf, ceiling.reach))[fallen]
-        self.gap: Floats = np.maximum(highest[: stop + 1], raised_to) - np.minimum(
-            lowest[: stop + 1], lowered_to
-        )
-        self.gap[-1] = self.criterion.gap(self.rates(np.array([stop])))[0]
-        pairs = float(np.prod(self.eligible.astype(np.float64)))
-        if self.n_groups == 2 and self.eligible.dtype.kind == "i" and pairs < EXACT:
-            self.gap = np.rint(self.gap * pairs) / pairs  # the exact quotient, rounded once
+        highest, lowest = highest[: stop + 1], lowest[: stop + 1]
+        self.gap: Floats = np.maximum(highest, raised_to) - np.minimum(lowest, lowered_to)
+        last = self.rates(np.array([stop]))[0]
+        self.gap[-1] = last.max() - last.min()
+        if self.eligible.dtype.kind != "i" or float(self.eligible.max()) ** 2 >= EXACT:
+            return
+        pairs = np.asarray(
+            self.eligible.prod(), np.float64
+        )  # of the denominators of both extreme rates
+        if self.n_groups != 2:
+            start = self.rates(np.array([0]))[0]
+            at_top = np.append(ceiling.group, start.argmin())[fallen]
+            at_bottom = np.append(floor.group, start.argmax())[risen]
+            high = np.where(highest >= raised_to, at_top, _furthest(floor, 1)[risen])
+            low = np.where(lowest <= lowered_to, at_bottom, _furthest(ceiling, -1)[fallen])
+            high[-1], low[-1] = last.argmax(), last.argmin()
+            pairs = np.asarray(self.eligible[high] * self.eligible[low], np.float64)
+        self.gap = np.rint(self.gap * pairs) / pairs  # the exact quotient, rounded once
 
     @cached_property
     def _moves_of(self) -> list[tuple[Indices, Indices]]:
@@ -309,31 +327,6 @@ class ThresholdPath(OperatingPoints):
         return thresholds, selected
 
     # ---- the dial ------------------------------------------------------------------------------
-
-    def find(self, tolerances: Floats) -> tuple[Indices, Mask]:
-        """Return the first point within each tolerance, and whether there is one.
-
-        Differences of rounded rates may exceed a tolerance that the exact quotients meet, so points
-        that are that close are compared exactly.
-        """
-        points, feasible = super().find(tolerances)
-        if self.n_groups == 2:
-            return points, feasible
-        early, _ = super().find(tolerances + ROUNDING)
-        for i in np.flatnonzero(early < np.where(feasible, points, len(self))):
-            stop = points[i] if feasible[i] else len(self)
-            close = early[i] + np.flatnonzero(self.gap[early[i] : stop] <= tolerances[i] + ROUNDING)
-            within = np.flatnonzero(self.tabulate(close).gap <= tolerances[i])
-            if len(within):
-                points[i], feasible[i] = close[within[0]], True
-        return points, feasible
-
-    def tabulate(self, points: Indices) -> PointTable:
-        """Return some of the points as a table, with gaps from exact quotients."""
-        table = super().tabulate(points)
-        if self.n_groups != 2:
-            table.gap = self.criterion.gap_of(table.read(np.arange(len(table)))[1], self.counts)
-        return table
 
     def choose(self, tolerances: Floats) -> tuple[PointTable, Mask]:
         """Return the point for each tolerance, and whether it is within the tolerance.
