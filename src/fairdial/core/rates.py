@@ -143,7 +143,7 @@ class Rate:
             kinds = slice(label, label + 1)
             among, selected, rejected = (a[..., kinds, :] for a in (among, selected, rejected))
         if self.event == "correct":
-            happened = selected[..., 1, :] + rejected[..., 0, :]
+            happened: Counts = np.asarray(selected[..., 1, :] + rejected[..., 0, :])
         elif self.event == "positive":
             happened = among[..., 1, :]
         else:
