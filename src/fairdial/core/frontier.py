@@ -34,7 +34,7 @@ from fairdial.core.lottery import hash_uniform
 from fairdial.core.objectives import Objective
 from fairdial.core.operating_points import OperatingPoints, PointTable
 from fairdial.core.pareto import pareto
-from fairdial.core.point import Point, Points
+from fairdial.core.point import Point, Points, number_of_rows
 from fairdial.core.problem import Problem
 from fairdial.core.searched import NestedPoints, SearchedPoints
 from fairdial.core.serialization import Certificate as Certificate
@@ -568,11 +568,6 @@ class Frontier:
             accuracy = f", accuracy {self.accuracy_of(np.array([0]))[0]:.4f}"
         return (
             f"Frontier({self.criterion.name}, groups={list(self.groups)}, "
-            f"{_plain(self.cells.sum())} rows, {len(self):,} {kind}, "
+            f"{number_of_rows(self.cells)} rows, {len(self):,} {kind}, "
             f"gap {self.gap[0]:.4f}{accuracy} down to gap {self.gap.min():.4f})"
         )
-
-
-def _plain(n_rows: float) -> str:
-    """Return a number of rows, or a sum of weights, as text."""
-    return f"{n_rows:,.0f}" if n_rows == int(n_rows) else f"{n_rows:,.4g}"

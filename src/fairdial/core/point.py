@@ -28,6 +28,12 @@ class Mixture(NamedTuple):
     probabilities: Floats
 
 
+def number_of_rows(cells: Counts) -> str:
+    """Return the number of rows, or the sum of their weights, as text."""
+    total = float(cells.sum())
+    return f"{total:,.0f}" if total.is_integer() else f"{total:,.1f}"
+
+
 @dataclass(frozen=True, eq=False, repr=False)
 class Point:
     """An operating point: thresholds, and what they do on the calibration rows.
@@ -111,6 +117,11 @@ class Point:
     def counts(self) -> Counts:
         """(L, K) all rows by label and group."""
         return by_label(self.cells, len(self.cells) // self.criterion.n_strata)
+
+    @property
+    def n_rows(self) -> str:
+        """Number of calibration rows, or the sum of their weights, as text."""
+        return number_of_rows(self.cells)
 
     @property
     def accuracy(self) -> float | None:
@@ -243,7 +254,7 @@ class Point:
         accuracy = "" if self.accuracy is None else f", accuracy {self.accuracy:.4f}"
         parts = [
             f"Tolerance {self.tolerance:g}: {self.criterion.name.replace('_', ' ')} gap "
-            f"{self.gap:.4f} on {self.counts.sum():,} calibration rows{accuracy}; lowest rate "
+            f"{self.gap:.4f} on {self.n_rows} calibration rows{accuracy}; lowest rate "
             f"{lowest}, highest {highest}."
         ]
         if self.is_family:

@@ -10,9 +10,9 @@ from safetensors import SafetensorError
 from safetensors import numpy as safetensors
 
 from fairdial.core.frontier import Frontier
-from fairdial.core.serialization import frontier_parts
 from fairdial.core.problem import problem_to_dict
 from fairdial.core.searched import SearchedPoints
+from fairdial.core.serialization import frontier_parts
 from fairdial.core.threshold_path import ThresholdPath
 from fairdial.errors import ModelFileError
 from fairdial.io.values import Json, pack, unpack
