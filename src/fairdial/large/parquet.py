@@ -269,8 +269,8 @@ class _CellNumbers:
         if self._values != values:  # else reuse the last batch's table
             self._table = np.array([self.known.get(c, -1) for c in product(*values)], np.intp)
             self._values = values
-        codes = np.zeros(len(batch.scores), np.intp)
-        for column in columns:
+        codes = columns[0].codes.astype(np.intp)
+        for column in columns[1:]:
             codes *= len(column.values)
             codes += column.codes.astype(np.intp)  # adding unsigned codes would fail
         found = self._table.take(codes)
