@@ -81,9 +81,13 @@ class SearchedPoints(OperatingPoints):
         """Return each group's objective at each rank, minus ``price`` times its denominator."""
         if self.problem.objective.name == "utility":
             n = float(self.cells.sum())
-            return [_gain(scores) / n for scores in self.group_scores]
+            return [_gain(scores)[: scores.last_rank + 1] / n for scores in self.group_scores]
         a1, a0, _, (b1, b0, _) = self._terms
-        return [(a1 - price * b1) * true + (a0 - price * b0) * false for true, false in self._hits]
+        values = [
+            (a1 - price * b1) * true + (a0 - price * b0) * false for true, false in self._hits
+        ]
+        pairs = zip(values, self.group_scores, strict=True)
+        return [value[: scores.last_rank + 1] for value, scores in pairs]
 
     @cached_property
     def _rates(self) -> list[tuple[list[Counts], list[Counts]]]:
@@ -92,7 +96,10 @@ class SearchedPoints(OperatingPoints):
         parts = []
         for demand in criterion.demands:
             pairs = [
-                demand.parts(criterion.split(scores.selected), criterion.split(total[:, None]))
+                demand.parts(
+                    criterion.split(scores.selected[:, : scores.last_rank + 1]),
+                    criterion.split(total[:, None]),
+                )
                 for scores, total in zip(self.group_scores, self.cells.T, strict=True)
             ]
             parts.append(([over for over, _ in pairs], [under for _, under in pairs]))
@@ -116,7 +123,9 @@ class SearchedPoints(OperatingPoints):
         budget = self.problem.budget
         if budget is None:
             return None
-        selected = tuple(scores.selected.sum(axis=0) for scores in self.group_scores)
+        selected = tuple(
+            scores.selected[:, : scores.last_rank + 1].sum(axis=0) for scores in self.group_scores
+        )
         return Total(selected, budget.most(float(self.cells.sum())), exact(least))
 
     # ---- solving -------------------------------------------------------------------------------
@@ -263,7 +272,7 @@ class SearchedPoints(OperatingPoints):
         masks: dict[str, list[Mask]] = {"minimum": [], "maximum": []}
         for spread, groups in masks.items():
             for a, scores in enumerate(self.group_scores):
-                mask = np.ones(len(scores) + 1, np.bool_)
+                mask = np.ones(scores.last_rank + 1, np.bool_)
                 for demand, (over, under) in zip(demands, self._rates, strict=True):
                     if demand.spread == spread:
                         with np.errstate(invalid="ignore", divide="ignore"):
@@ -369,7 +378,7 @@ class SearchedPoints(OperatingPoints):
         grid = np.unique(np.append(grid, [] if tolerances is None else tolerances))[::-1]
         ranks = [start]
         lowest = np.zeros(len(self.group_scores), np.intp)
-        highest = np.array([len(scores) for scores in self.group_scores], np.intp)
+        highest = np.array([scores.last_rank for scores in self.group_scores], np.intp)
         found_at, lost = [top], [0.0]
         for tolerance in grid[grid < top].tolist():
             found = self.solve(tolerance, lowest, highest)
