@@ -509,6 +509,12 @@ class Frontier:
             raise InvalidInputError(
                 "band", "be called on a whole frontier", given="one with some of the points"
             )
+        if self.cells.dtype.kind == "f":
+            raise InvalidInputError(
+                "band",
+                "be called on rows that count equally, or with whole-number weights",
+                given="other weights",
+            )
         level = (1.0 - check_fraction(confidence, "confidence")) / 2
         searched = isinstance(self.points, SearchedPoints)
         n_boot = check_count(n_boot or (100 if searched else 1000), "n_boot")
