@@ -210,6 +210,11 @@ class SearchedPoints(OperatingPoints):
                 best, least = found, int(self._n_selected(found))
         return best
 
+    @property
+    def n_unconstrained(self) -> float:
+        """Number of rows that are selected without demands."""
+        return self._n_selected(self.unconstrained)
+
     def _n_selected(self, ranks: Indices) -> float:
         counts = (s.selected[:, k].sum() for s, k in zip(self.group_scores, ranks, strict=True))
         return float(sum(counts))
