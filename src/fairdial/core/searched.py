@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from fractions import Fraction
 from functools import cached_property
+from math import ceil
 
 import numpy as np
 
@@ -217,10 +218,16 @@ class SearchedPoints(OperatingPoints):
         selected = self._selected(ranks[None])
         return float(self.problem.criterion.gap_of(selected, self.cells)[0])
 
+    @property
+    def _loosest(self) -> float:
+        """A tolerance at which only demands with scale 0 limit anything."""
+        scales = [demand.scale for demand in self.criterion.demands if demand.scale]
+        return float(max([1, *(ceil(1 / scale) for scale in scales)]))
+
     @cached_property
     def least(self) -> Indices:
         """(K,) the best ranks at the smallest tolerance that any thresholds reach."""
-        low, best = 0.0, self.answer(1.0)
+        low, best = 0.0, self.answer(self._loosest)
         assert best is not None  # checked at the start
         found = self.answer(0.0)
         if found is not None:
@@ -239,7 +246,7 @@ class SearchedPoints(OperatingPoints):
         """Raise if no thresholds meet the demands at any tolerance."""
         criterion = self.problem.criterion
         floors = [d for d in criterion.demands if d.spread in ("minimum", "maximum")]
-        if not floors or self.answer(1.0) is not None:
+        if not floors or self.answer(self._loosest) is not None:
             return
         names = " and ".join(demand.name for demand in criterion.demands)
         budget = "" if self.problem.budget is None else " within the budget"
