@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from fractions import Fraction
 from functools import cached_property
-from math import ceil
+from math import ceil, floor
 
 import numpy as np
 
@@ -28,7 +28,7 @@ from fairdial.errors import InvalidInputError
 VACUOUS = dict(zip(SPREADS, map(Fraction, (1, 0, 0, 1)), strict=True))  # bounds without effect
 N_LISTED = 65  # points that are listed, drawn and sent to the page
 STEP = 0.0025  # between the tolerances of a nested dial
-FINE = 1e-9  # precision of the smallest reachable gap
+FINE = 1e-9  # precision of the smallest gap, and of exact budgets of weighted rows
 KEPT = 4096  # answers that are kept
 ROUNDS = 50  # of Dinkelbach's iteration; a handful is enough
 
@@ -66,6 +66,11 @@ class SearchedPoints(OperatingPoints):
     # ---- the problem in numbers ----------------------------------------------------------------
 
     @cached_property
+    def _n_ranks(self) -> list[int]:
+        """Ranks of each group that a threshold selects: no threshold is below minus infinity."""
+        return [int(scores.rank(-np.inf)) + 1 for scores in self.group_scores]
+
+    @cached_property
     def _hits(self) -> list[tuple[Floats, Floats]]:
         """True and false positives of each group at each rank: counted, or expected."""
         return true_and_false(self.group_scores, self.problem.value == "labels", self.n_labels)
@@ -82,9 +87,11 @@ class SearchedPoints(OperatingPoints):
         """Return each group's objective at each rank, minus ``price`` times its denominator."""
         if self.problem.objective.name == "utility":
             n = float(self.cells.sum())
-            return [_gain(scores) / n for scores in self.group_scores]
-        a1, a0, _, (b1, b0, _) = self._terms
-        return [(a1 - price * b1) * true + (a0 - price * b0) * false for true, false in self._hits]
+            values = [_gain(scores) / n for scores in self.group_scores]
+        else:
+            a1, a0, _, (b1, b0, _) = self._terms
+            values = [(a1 - price * b1) * t + (a0 - price * b0) * f for t, f in self._hits]
+        return [value[:n] for value, n in zip(values, self._n_ranks, strict=True)]
 
     @cached_property
     def _rates(self) -> list[tuple[list[Counts], list[Counts]]]:
@@ -93,8 +100,12 @@ class SearchedPoints(OperatingPoints):
         parts = []
         for demand in criterion.demands:
             pairs = [
-                demand.parts(criterion.split(scores.selected), criterion.split(total[:, None]))
-                for scores, total in zip(self.group_scores, self.cells.T, strict=True)
+                demand.parts(
+                    criterion.split(scores.selected[:, :n]), criterion.split(total[:, None])
+                )
+                for scores, total, n in zip(
+                    self.group_scores, self.cells.T, self._n_ranks, strict=True
+                )
             ]
             parts.append(([over for over, _ in pairs], [under for _, under in pairs]))
         return parts
@@ -113,11 +124,14 @@ class SearchedPoints(OperatingPoints):
             for demand, bound, (over, under) in zip(demands, bounds, self._rates, strict=True)
         ]
 
-    def _total(self, least: int = 0) -> Total | None:
+    def _total(self, least: float = 0) -> Total | None:
         budget = self.problem.budget
         if budget is None:
             return None
-        selected = tuple(scores.selected.sum(axis=0) for scores in self.group_scores)
+        selected = tuple(
+            scores.selected[:, :n].sum(axis=0)
+            for scores, n in zip(self.group_scores, self._n_ranks, strict=True)
+        )
         return Total(selected, budget.most(float(self.cells.sum())), exact(least))
 
     # ---- solving -------------------------------------------------------------------------------
@@ -168,7 +182,7 @@ class SearchedPoints(OperatingPoints):
         """Return the best ranks at a price; an exact budget asks for as many rows as it allows."""
         values = self._values(price or 0.0)
 
-        def attempt(least: int) -> Indices | None:
+        def attempt(least: float) -> Indices | None:
             searcher = self._linear
             if price is not None or least:
                 searcher = Searcher(values, self._limits(), self._total(least))
@@ -179,16 +193,18 @@ class SearchedPoints(OperatingPoints):
         best = attempt(0)
         if budget is None or total is None or not budget.exact or best is None:
             return best
-        least, most = int(self._n_selected(best)), int(total.most)
+        whole = self.cells.dtype.kind == "i"
+        least, most = self._n_selected(best), float(floor(total.most) if whole else total.most)
         if least < most and (all_of_it := attempt(most)) is not None:
             return all_of_it
-        while least + 1 < most:  # ties and demands may not allow the whole budget
-            middle = (least + most) // 2
+        while most - least > (1.0 if whole else FINE * most):  # ties and demands leave some over
+            middle = least + (most - least) / 2
+            middle = ceil(middle) if whole else middle
             found = attempt(middle)
             if found is None:
                 most = middle
             else:
-                best, least = found, int(self._n_selected(found))
+                best, least = found, self._n_selected(found)
         return best
 
     def _n_selected(self, ranks: Indices) -> float:
@@ -269,8 +285,8 @@ class SearchedPoints(OperatingPoints):
         demands = self.problem.criterion.demands
         masks: dict[str, list[Mask]] = {"minimum": [], "maximum": []}
         for spread, groups in masks.items():
-            for a, scores in enumerate(self.group_scores):
-                mask = np.ones(len(scores) + 1, np.bool_)
+            for a in range(len(self.group_scores)):
+                mask = np.ones(self._n_ranks[a], np.bool_)
                 for demand, (over, under) in zip(demands, self._rates, strict=True):
                     if demand.spread == spread:
                         with np.errstate(invalid="ignore", divide="ignore"):
@@ -321,7 +337,8 @@ class SearchedPoints(OperatingPoints):
                 scores.above.take(ranks[:, a]),
                 scores.below.take(ranks[:, a]),
             )
-        return place_thresholds(targets, below, above, self.dtype)
+        with np.errstate(invalid="ignore"):  # between infinite scores
+            return place_thresholds(targets, below, above, self.dtype)
 
     @cached_property
     def _listed(self) -> PointTable:
