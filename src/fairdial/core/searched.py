@@ -7,7 +7,7 @@ for, from the same sorted scores.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from fractions import Fraction
 from functools import cached_property
 from math import ceil, floor
@@ -50,10 +50,16 @@ class SearchedPoints(OperatingPoints):
     """
 
     def __init__(
-        self, group_scores: Sequence[GroupScores], problem: Problem, dtype: Dtype, n_labels: int
+        self,
+        group_scores: Sequence[GroupScores],
+        problem: Problem,
+        dtype: Dtype,
+        n_labels: int,
+        names: Sequence[Hashable] | None = None,
     ) -> None:
         self.group_scores, self.problem, self.dtype = group_scores, problem, dtype
         self.n_labels = n_labels
+        self.names = range(len(group_scores)) if names is None else names
         self.cells = total_counts(group_scores)
         self._answers: dict[float, Indices | None] = {}
         self._stopped = False  # whether the last search was
@@ -67,7 +73,7 @@ class SearchedPoints(OperatingPoints):
 
     def rebuild(self, group_scores: Sequence[GroupScores]) -> SearchedPoints:
         """Return the points of other scores of the same groups."""
-        return SearchedPoints(group_scores, self.problem, self.dtype, self.n_labels)
+        return SearchedPoints(group_scores, self.problem, self.dtype, self.n_labels, self.names)
 
     # ---- the problem in numbers ----------------------------------------------------------------
 
@@ -292,7 +298,7 @@ class SearchedPoints(OperatingPoints):
         """Name a group whose own minimum and maximum rates contradict each other."""
         for a, (over, under) in enumerate(zip(*self._group_bounds(), strict=True)):
             if not np.any(over & under):
-                return f" (already impossible in group {a})"
+                return f" (in group {self.names[a]!r} alone they contradict each other)"
         return ""
 
     def _group_bounds(self) -> tuple[list[Mask], list[Mask]]:
