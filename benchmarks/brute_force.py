@@ -4,10 +4,10 @@
 
 Every case draws rows (two to four groups, ties, weights, strata), a criterion (any rate;
 difference, ratio, minimum, maximum; combinations with their own tolerances), an objective, a
-budget, and whether thresholds may only fall. It asks ``sweep(...)`` for some tolerances and enumerates all vectors of
-group thresholds. Whole-number counts are compared in integers, others up to 1e-9. The table shows
-how many answers break a demand, are worse than the best vector, or are called infeasible although
-a vector meets the demands.
+budget, and whether thresholds may only fall. It asks ``sweep(...)`` for some tolerances and
+enumerates all vectors of group thresholds. Whole-number counts are compared in integers, others up
+to 1e-9. The table shows how many answers break a demand, are worse than the best vector, or are
+called infeasible although a vector meets the demands.
 """
 
 from __future__ import annotations
