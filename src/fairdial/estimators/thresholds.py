@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Sequence
+from dataclasses import replace
 from os import PathLike
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -12,7 +13,7 @@ from scipy.special import expit
 from sklearn.exceptions import NotFittedError
 from sklearn.utils.validation import _num_samples
 
-from fairdial._arrays import Codes, Counts, Floats, Mask, Scores
+from fairdial._arrays import Codes, Counts, Floats, Mask, Scores, Weights
 from fairdial._validation import (
     check_choice,
     check_one_tolerance,
@@ -20,14 +21,14 @@ from fairdial._validation import (
     check_tolerance,
     match_groups,
 )
-from fairdial.core.criteria import criterion as find_criterion
-from fairdial.core.frontier import Certificate
 from fairdial.core.histograms import Grid, add_to_bins
-from fairdial.core.problem import Problem
+from fairdial.core.objectives import Objective
+from fairdial.core.problem import Budget, Problem, make_problem
 from fairdial.core.sweep import sweep_encoded
 from fairdial.errors import BiasedScoresWarning, InvalidInputError, SeenRowsWarning, warn
 from fairdial.estimators.base import DialClassifier
-from fairdial.estimators.rows import groups_by_name
+from fairdial.estimators.draws import draw_rows
+from fairdial.estimators.rows import Sample, groups_by_name
 from fairdial.estimators.scorers import PlattMap, Scorer
 from fairdial.large.files import BITS
 from fairdial.large.parquet import require_label, reread, summarize
@@ -49,39 +50,52 @@ FEATURES = ("n_features_in_", "feature_names_in_")
 class ThresholdClassifier(DialClassifier):
     """A scorer with group thresholds, which are found for every tolerance at once."""
 
+    # defaults for methods whose constructor doesn't have these parameters
+    objective: str | Objective = "accuracy"
+    budget: float | Budget | None = None
+    nested: bool | None = None
+    rising: bool = False
+    randomize: Literal["hash"] | None = None
+
     recalibrate: str | None
     scorer_: Scorer
     estimator_: Any
     platt_: PlattMap | None
 
+    @property
+    def problem(self) -> Problem:
+        """What the dial solves with the current parameters.
+
+        A budget that is a number of rows refers to the rows of the last calibration.
+        """
+        calibrated = hasattr(self, "frontier_")
+        return self._make_problem(float(self.frontier_.cells.sum()) if calibrated else np.inf)
+
+    def _make_problem(self, n_rows: float) -> Problem:
+        return make_problem(
+            self.criterion,
+            self.objective,
+            self.budget,
+            self.nested,
+            self.rising,
+            self.randomize,
+            n_rows=n_rows,
+        )
+
     # ---- calibrate -----------------------------------------------------------------------------
 
-    def _find_frontier(
-        self,
-        X: Any,
-        codes: Codes,
-        groups: tuple[Hashable, ...],
-        positive: Mask | None,
-        certificate: Certificate,
-    ) -> Self:
-        logits = self.scorer_.logits(X, codes)
-        return self._set_frontier(logits, codes, groups, positive, certificate)
+    def _find_frontier(self, X: Any, sample: Sample) -> Self:
+        return self._set_frontier(self.scorer_.logits(X, sample.codes), sample)
 
-    def _set_frontier(
-        self,
-        logits: Scores,
-        codes: Codes,
-        groups: tuple[Hashable, ...],
-        positive: Mask | None,
-        certificate: Certificate,
-    ) -> Self:
+    def _set_frontier(self, logits: Scores, sample: Sample) -> Self:
         """Recalibrate the logits if requested, sweep them, and warn about suspicious scores."""
         check_choice(self.recalibrate, "recalibrate", (None, "group"))
-        platt = None
+        codes, groups, positive = sample.codes, sample.groups, sample.positive
+        platt, certificate = None, sample.certificate
         if self.recalibrate == "group":
             platt = getattr(self, "platt_", None)
             if positive is not None:
-                platt = PlattMap.fit(logits, codes, positive, groups)
+                platt = PlattMap.fit(logits, codes, positive, groups, sample.weights)
                 certificate = "simultaneous" if certificate == "declared" else certificate
             elif platt is None:
                 raise InvalidInputError("y", "be given: `recalibrate='group'` needs labels once")
@@ -93,8 +107,10 @@ class ThresholdClassifier(DialClassifier):
             logits,
             codes,
             positive,
-            Problem(find_criterion(self.criterion)),
+            replace(self._make_problem(sample.n_rows), criterion=sample.criterion),
             groups,
+            strata=sample.strata,
+            weights=sample.weights,
             min_count=1,
             certificate=certificate,
             argument="sensitive_features",
@@ -108,7 +124,8 @@ class ThresholdClassifier(DialClassifier):
         if platt is None:
             for name, rows in zip(groups, by_group, strict=True):
                 p = expit(logits[rows].astype(np.float64))
-                if _warn_if_biased(name, p, np.ones(len(p)), int(positive[rows].sum())):
+                weights = np.ones(len(p)) if sample.weights is None else sample.weights[rows]
+                if _warn_if_biased(name, p, weights, float(weights @ positive[rows])):
                     break
         return self
 
@@ -167,7 +184,7 @@ class ThresholdClassifier(DialClassifier):
                 given="'group'",
                 hint="Call calibrate with some labeled rows first, then write what logits returns.",
             )
-        kind = find_criterion(self.criterion)
+        kind = self.problem.criterion
         require_label(kind, label)
         exact = None
         if tolerances is not None:
@@ -230,7 +247,8 @@ class ThresholdClassifier(DialClassifier):
                 limits = self.frontier_.row_thresholds(tolerance, codes, confidence=confidence)
             else:
                 point = self.frontier_.at(float(tolerance), confidence=confidence)
-                limits = point.thresholds[codes]
+                draws = None if point.lottery is None else draw_rows(X, logits)
+                limits = point.thresholds_of(codes, draws)
             with np.errstate(invalid="ignore"):
                 margin = logits - limits
             margins.append(np.where(np.isnan(margin), 0.0, margin))  # inf - inf: not above
@@ -259,9 +277,9 @@ class ThresholdClassifier(DialClassifier):
     def thresholds(
         self, tolerance: float | None = None, *, confidence: float | None = None
     ) -> dict[Hashable, float]:
-        """Return the logit threshold of each group at a tolerance."""
+        """Return the logit threshold of each group at a tolerance; of a lottery, the likeliest."""
         self._check_calibrated()
-        given = self.tolerance if tolerance is None else tolerance
+        given = self.default_tolerance if tolerance is None else tolerance
         point = self.frontier_.at(check_one_tolerance(given), confidence=confidence)
         return dict(zip(point.groups, point.thresholds.tolist(), strict=True))
 
@@ -285,15 +303,19 @@ class ThresholdClassifier(DialClassifier):
         return draw_logits(logits, codes, frontier.groups, fairest, ax=ax, label=label)
 
 
-def _warn_if_biased(name: Hashable, p: Floats, counts: Floats | Counts, positive: int) -> bool:
+def _warn_if_biased(
+    name: Hashable, p: Floats, weights: Weights | Counts | Floats, positive: float
+) -> bool:
     """Warn if a group's mean probability is clearly not its share of positive labels.
 
-    ``counts`` rows have each probability in ``p``; ``positive`` of them have a positive label.
-    Thresholds are found as if scores were log-odds.
+    Each probability in ``p`` has a weight, of which ``positive`` belong to positive labels. Whole
+    weights are numbers of rows. Thresholds are found as if scores were log-odds.
     """
-    n = float(counts.sum())
-    mean, share = float(p @ counts) / n, positive / n
-    error = np.sqrt(max(float((p * (1.0 - p)) @ counts), 1.0)) / n
+    n = float(weights.sum())
+    mean, share = float(p @ weights) / n, positive / n
+    each = weights.astype(np.float64)
+    squares, unit = (each * each, n / len(each)) if weights.dtype.kind == "f" else (each, 1.0)
+    error = np.sqrt(max(float((p * (1.0 - p)) @ squares), unit * unit)) / n
     biased = abs(mean - share) > max(MATERIAL, NOTICEABLE * error)
     if biased:
         warn(
