@@ -413,11 +413,19 @@ class AutoDial(ThresholdClassifier):
         score: str = "score",
         group: str = "group",
         label: str | None = None,
+        weight: str | None = None,
+        control: str | None = None,
         tolerances: ArrayLike | None = None,
     ) -> Self:
         """Find the frontier on scored rows in Parquet files, also for ``model_``."""
         super().calibrate_parquet(
-            path, score=score, group=group, label=label, tolerances=tolerances
+            path,
+            score=score,
+            group=group,
+            label=label,
+            weight=weight,
+            control=control,
+            tolerances=tolerances,
         )
         return self._sync()
 
