@@ -452,7 +452,14 @@ def minimum(rate: str | Rate, level: float, *, where: Condition | None = None) -
 
 
 def maximum(rate: str | Rate, level: float, *, where: Condition | None = None) -> Demand:
-    """Demand that a rate is at most ``level`` in every group, at every tolerance."""
+    """Demand that a rate is at most ``level`` in every group, at every tolerance.
+
+    Examples
+    --------
+    >>> from fairdial import maximum
+    >>> maximum("false_positive_rate", 0.1).name
+    'false_positive_rate<=0.1'
+    """
     return Demand(find_rate(rate), "maximum", Fraction(0), level, where)
 
 

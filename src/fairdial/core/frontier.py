@@ -531,7 +531,8 @@ class Frontier:
             )
         level = (1.0 - check_fraction(confidence, "confidence")) / 2
         searched = isinstance(self.points, SearchedPoints)
-        n_boot = check_count(n_boot or (100 if searched else 1000), "n_boot")
+        n_boot = 100 if searched and n_boot is None else 1000 if n_boot is None else n_boot
+        check_count(n_boot, "n_boot")
         size = 20 if searched else 50
         grid = np.linspace(0.0, self.gap[0], size) if tolerances is None else tolerances
         checked = np.atleast_1d(check_tolerance(grid, "tolerances"))
