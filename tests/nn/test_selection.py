@@ -17,6 +17,7 @@ from fairdial.core.criteria import (
     PREDICTIVE_EQUALITY,
     Criterion,
 )
+from fairdial.core.problem import Problem
 from fairdial.core.sweep import sweep_encoded
 from fairdial.nn.build import build_net
 from fairdial.nn.data import InputEncoder, TensorInputs, TrainingData
@@ -256,7 +257,9 @@ def dial_rows(n: int = 400) -> tuple[np.ndarray, TrainingData]:
 def test_the_dial_score_is_the_area_under_what_the_dial_delivers() -> None:
     z, data = dial_rows()
     found = dial_figures(z, data, "dial")
-    frontier = sweep_encoded(z, data.codes, data.y, DEMOGRAPHIC_PARITY, (0, 1), min_count=1)
+    frontier = sweep_encoded(
+        z, data.codes, data.y, Problem(DEMOGRAPHIC_PARITY), (0, 1), min_count=1
+    )
     tolerances = np.linspace(0.0, 1.0, 4001)
     points, _ = frontier.points.find(tolerances)
     delivered = frontier.accuracy_of(points)
@@ -271,7 +274,9 @@ def test_the_score_can_be_the_papers_hypervolume() -> None:
     assert found["score"] == found["hypervolume"]
     other = dial_figures(z, data, "dial")
     assert found["hypervolume"] == other["hypervolume"]
-    frontier = sweep_encoded(z, data.codes, data.y, DEMOGRAPHIC_PARITY, (0, 1), min_count=1)
+    frontier = sweep_encoded(
+        z, data.codes, data.y, Problem(DEMOGRAPHIC_PARITY), (0, 1), min_count=1
+    )
     points, _ = frontier.points.find(np.linspace(0.0, frontier.gap[0], 50))
     best = np.maximum.accumulate(frontier.accuracy[points])  # of those within a gap
     gaps = frontier.gap[points]
