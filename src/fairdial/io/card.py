@@ -15,7 +15,7 @@ from sklearn.pipeline import Pipeline
 from fairdial.core.criteria import criterion as find_criterion
 from fairdial.core.frontier import Frontier
 from fairdial.core.point import Point
-from fairdial.errors import CannotCertifyError, InfeasibleToleranceWarning
+from fairdial.errors import CannotCertifyError, ConstantDecisionsWarning, InfeasibleToleranceWarning
 from fairdial.estimators.base import DialClassifier
 from fairdial.estimators.fairbayes import FairBayes
 from fairdial.nn.network import Network
@@ -173,6 +173,7 @@ def _operating_points(frontier: Frontier) -> str:
     """Return a table of operating points on the calibration rows."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", InfeasibleToleranceWarning)
+        warnings.simplefilter("ignore", ConstantDecisionsWarning)
         points = [frontier.at(tolerance) for tolerance in (*TOLERANCES, UNCONSTRAINED)]
     head = ["tolerance", "accuracy", "gap", *(f"selected: {_cell(g)}" for g in frontier.groups)]
     lines = []
