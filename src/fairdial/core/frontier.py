@@ -310,7 +310,6 @@ class Frontier:
                     f"that has no {self.criterion.name} gap, but no use either. Choose a larger "
                     "tolerance or calibrate on more rows.",
                     ConstantDecisionsWarning,
-                    FairdialWarning,
                 )
                 return
 
