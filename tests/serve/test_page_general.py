@@ -122,9 +122,7 @@ def test_nobody_loses_beside_the_plain_answer(opened, frontier, document):
         if shown["gap"] == point.gap:  # otherwise another answer is as good
             assert shown["selected"] == same(point.selected.ravel().tolist())
             assert shown["accuracy"] == same(point.accuracy)
-        assert all(
-            after >= before for after, before in zip(shown["selected"], free, strict=True)
-        )
+        assert all(after >= before for after, before in zip(shown["selected"], free, strict=True))
         assert opened("say", "leveling", opened("dial", "at", tolerance), shown)
 
 

@@ -182,6 +182,17 @@ class ObservedGap(BaseModel):
     confidence: float
 
 
+class ObservedDemand(BaseModel):
+    """The observed gap of one demand since the dial last changed."""
+
+    demand: str
+    rows: int = Field(description="Eligible rows, of those with a label if the rate needs one.")
+    gap: float | None = Field(description="Null where a group has no eligible rows.")
+    low: float | None = Field(description="Confidence interval, for differences of rates.")
+    high: float | None
+    confidence: float
+
+
 class Drift(BaseModel):
     """Whether the scores have changed since calibration."""
 
@@ -202,6 +213,7 @@ class Proposal(BaseModel):
         description="Upper bound of the gap on new rows at the confidence."
     )
     thresholds: dict[str, Extended]
+    demands: list[DemandAnswer]
 
 
 class ObserveAnswer(BaseModel):
@@ -209,7 +221,10 @@ class ObserveAnswer(BaseModel):
 
     since: str
     groups: list[ObservedGroup]
-    gap: ObservedGap | None
+    gap: ObservedGap | None = Field(
+        description="The gap between selection rates, if the criterion is demographic parity."
+    )
+    demands: list[ObservedDemand]
     drift: Drift | None
     proposal: Proposal | None
     notes: list[str] = Field(description="What is missing, and why.")

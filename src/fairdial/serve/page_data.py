@@ -283,7 +283,9 @@ def _rising(frontier: Frontier, slider: Slider, in_use: float | None) -> dict[st
         return None
     grid, tables = _grid(frontier, slider, in_use), list[PointTable]()
     for tolerance in grid.tolist():
-        if not tables or tables[-1].gap[0] > tolerance:  # else the last answer is also the best here
+        if (
+            not tables or tables[-1].gap[0] > tolerance
+        ):  # else the last answer is also the best here
             tables.append(rising.points.choose(np.array([tolerance]))[0])
             if tables[-1].gap[0] > tolerance:
                 break  # the smallest gap

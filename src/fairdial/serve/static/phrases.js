@@ -174,7 +174,7 @@
   function aims(dial) {
     const { objective, budget, lottery } = dial.page;
     const texts = [];
-    if (objective.name !== "accuracy") texts.push(`Within the limit, the model aims for the best ${objective.title}.`);
+    if (objective.name !== "accuracy") texts.push(`Within the limit, the model aims for the ${objective.name === "costs" ? "lowest mean cost" : `highest ${objective.title}`}.`);
     if (budget !== null) {
       const share = `${Number((100 * budget.share).toFixed(2))}% of all people`;
       texts.push(budget.exact ? `It selects as many people as possible, up to ${share}.` : `It selects at most ${share}.`);
@@ -199,11 +199,12 @@
     const losers = lost === 0
       ? "At this limit nobody loses a positive decision anyway."
       : `At this limit, ${people(lost)} lose${lost === 1 ? "s" : ""} a positive decision.`;
-    const reached = rising.feasible ? "" : " (the smallest possible that way)";
+    const reached = rising.feasible ? "" : ", the smallest possible that way: this limit can’t be reached";
     const cost = rising.accuracy === null
       ? ""
       : ` ${percent(rising.accuracy, 1)} of decisions are correct, rather than ${percent(point.accuracy, 1)}.`;
-    return `${losers} Nobody loses: lines only move down, and ${people(more)} more ${more === 1 ? "is" : "are"} selected than without a limit. `
+    const added = `${number(more)} more ${more === 1 ? "person is" : "people are"} selected`;
+    return `${losers} Nobody loses: if lines may only move down, ${added} than without a limit. `
       + `The gap is ${withUnit(gap(rising.gap, dial.slider.digits))}${reached}.${cost}`;
   }
 
