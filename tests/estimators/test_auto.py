@@ -34,7 +34,7 @@ from fairdial.core.sweep import sweep
 from fairdial.datasets import Dataset, load_compas, make_gaussian
 from fairdial.estimators import candidates, learners
 from fairdial.estimators.candidates import Deadline, find_obstacles, make_candidate
-from fairdial.estimators.fairbayes import unreadable_columns
+from fairdial.estimators.fitting import unreadable_columns
 from fairdial.estimators.learners import SMALL_TREES, boosting, text_columns
 from fairdial.estimators.rows import Rows
 from fairdial.estimators.scorers import PlattMap
@@ -50,7 +50,7 @@ QUICK = ("logistic", "boosting", "blend")
 
 def auto(**settings: Any) -> AutoDial:
     """Tries all candidates, however busy the machine is, unless the test says otherwise."""
-    return AutoDial(**{"budget": float("inf"), "random_state": 0} | settings)
+    return AutoDial(**{"time_limit": float("inf"), "random_state": 0} | settings)
 
 
 def fitted(model: Any, data: Any = TRAIN) -> Any:
@@ -238,7 +238,7 @@ def test_a_saved_model_is_the_chosen_one_with_the_dial_as_it_is(tmp_path: Any) -
 
 def test_time_that_is_over_stops_networks_and_leaves_the_rest_untried() -> None:
     pytest.importorskip("torch")
-    model = fitted(auto(candidates=["network", "gfb", "logistic"], budget=0.01))
+    model = fitted(auto(candidates=["network", "gfb", "logistic"], time_limit=0.01))
     assert model.chosen_ == "network"
     assert model.trials_.loc["network", "note"].startswith("stopped after epoch 1")
     assert model.trials_.loc["network", "note"].endswith(" so far")
@@ -253,7 +253,7 @@ def test_all_candidates_are_tried_by_default_and_gfb_needs_two_groups() -> None:
     pytest.importorskip("torch")
     few = make_gaussian(600, shares=(0.4, 0.3, 0.3), base_rates=(0.3, 0.5, 0.6),
                         separations=(1.2, 1.5, 1.3), random_state=0)  # fmt: skip
-    model = fitted(auto(budget=0.01, random_state=0, min_count=5), few)
+    model = fitted(auto(time_limit=0.01, random_state=0, min_count=5), few)
     assert model.trials_.index.tolist() == list(registry.candidates())
     assert model.trials_.loc["network", "note"].startswith("not tried")
     assert model.trials_.loc["gfb", "note"].startswith("not tried")
@@ -414,10 +414,10 @@ def test_nullable_columns_beside_text_are_floats_to_trees(name: str, tmp_path: P
         {"candidates": np.array([])},
         {"candidates": []},
         {"candidates": ["gfb", "gfb"]},
-        {"budget": 0},
-        {"budget": True},
-        {"budget": "60"},
-        {"budget": float("nan")},
+        {"time_limit": 0},
+        {"time_limit": True},
+        {"time_limit": "60"},
+        {"time_limit": float("nan")},
         {"recalibrate": "line"},
         {"validation": 1.0},
         {"min_count": 0},
@@ -431,7 +431,7 @@ def test_wrong_settings_are_named(settings: dict[str, Any]) -> None:
 
 def test_numbers_and_arrays_of_numpy_are_taken() -> None:
     names = np.array(["boosting", "logistic"])
-    model = fitted(auto(budget=np.int64(600), candidates=names), GAUSS)
+    model = fitted(auto(time_limit=np.int64(600), candidates=names), GAUSS)
     assert model.trials_.index.tolist() == ["boosting", "logistic"]
 
 
@@ -557,7 +557,7 @@ def test_an_infinite_cell_is_refused_wherever_it_is(
 
 def test_time_goes_on_until_one_candidate_is_trained(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(learners, "boosting", lambda *_, **__: Breaks())
-    model = auto(candidates=["boosting", "logistic", "blend"], budget=1e-9)
+    model = auto(candidates=["boosting", "logistic", "blend"], time_limit=1e-9)
     fitted(model, GAUSS)
     assert model.chosen_ == "logistic"
     assert model.trials_.loc["blend", "note"].startswith("not tried")

@@ -111,7 +111,7 @@ def test_records_agree_with_their_classes(method: Method) -> None:
     assert kind.__name__ == method.estimator
     assert ESTIMATORS[method.estimator] is kind
     assert method_of(kind).load() is kind
-    own = {"epochs": 3, "members": 2, "budget": 9.0, "recalibrate": True}
+    own = {"epochs": 3, "members": 2, "time_limit": 9.0, "recalibrate": True}
     given = {name: own[name] for name in method.options}
     model = method.make(seed=5, texts=["job"], tolerance=0.1, **given)
     assert isinstance(model, kind)
