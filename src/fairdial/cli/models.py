@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from fairdial._validation import check_one_tolerance
 from fairdial.cli.output import check_writable
+from fairdial.core.criteria import Given
+from fairdial.core.criteria import criterion as find_criterion
 from fairdial.core.frontier import Frontier
 from fairdial.errors import CannotCertifyError, InvalidInputError, MissingExtraError, ModelFileError
 from fairdial.io.folder import check_target, read_folder
@@ -72,9 +74,21 @@ def read_summary(folder: Path, key: Path | None) -> Summary:
         if data is not None:
             frontier = frontier_from_arrays(data, stored.files[FRONTIER], FRONTIER)
         parameters = stored.manifest["parameters"]
-        tolerance = check_one_tolerance(unpack(parameters["tolerance"]))
+        tolerance = _default_tolerance(parameters)
         held_out = held_out_share(parameters)
     return Summary(stored.manifest, stored.hash, tolerance, held_out, frontier)
+
+
+def _default_tolerance(parameters: Mapping[str, Any]) -> float:
+    """Return the default tolerance: the stored one, or the one that the criterion declares."""
+    tolerance = unpack(parameters["tolerance"])
+    given = 0.0 if tolerance is None else check_one_tolerance(tolerance)
+    return given or declared_tolerance(unpack(parameters["criterion"])) or 0.0
+
+
+def declared_tolerance(criterion: Given) -> float | None:
+    """Return the tolerance that a criterion was written with, if it was."""
+    return find_criterion(criterion).declared
 
 
 def read_frontier(folder: Path, key: Path | None) -> tuple[Summary, Frontier]:

@@ -37,6 +37,7 @@ NOT_REACHABLE_MEANS = (
 )
 ROUND_TOLERANCES = (0.0, 0.02, 0.05, 0.1, 0.2)
 
+
 def json_value(value: Any) -> Any:
     """Return a value that JSON can hold: infinities as text, NaN as null."""
     value = value.item() if hasattr(value, "item") else value
@@ -158,11 +159,12 @@ def _largest_gap(frontier: Frontier) -> float:
 
 def _summary_table(points: Sequence[Point], default: float) -> str | Table:
     first = points[0]
-    rates = list(dict.fromkeys((SELECTION, *first.criterion.rates)))
+    plain = is_plain(first.criterion)
+    rates = list(dict.fromkeys((SELECTION, *(first.criterion.rates if plain else ()))))
     few = len(first.groups) * len(rates) <= MOST_RATES
     names = first.groups if few else ("lowest", "highest")
     columns = [f"{title(rate)}\n{name}" for rate in rates for name in names]
-    gaps = [] if is_plain(first.criterion) or len(first.gaps) > MOST_RATES else list(first.gaps)
+    gaps = [] if plain or len(first.gaps) > MOST_RATES else list(first.gaps)
     objective = first.problem.objective
     extra = [] if objective.name == "accuracy" else [objective.title]
     lines = []

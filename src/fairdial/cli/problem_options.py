@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from fairdial.estimators.base import DialClassifier
 
 OBJECTIVES = ("accuracy", "balanced_accuracy", "f1")
-OF_THRESHOLDS = ("objective", "budget", "nested", "rising", "randomize")
 WEIGHTS = click.option(
     "--weights",
     metavar="COLUMN",
@@ -52,29 +51,18 @@ class ProblemOptions:
 
         return criterion(self.criterion).declared if self.criterion else None
 
-    def refuse_for_family(self, method: str) -> None:
-        """Refuse what only thresholds can do: a model family has its decisions from training."""
-        for name in self.parameters:
-            raise InvalidInputError(
-                _option_of(name, self.parameters[name]),
-                f"be left out for {method}, which chooses among trained models",
-                hint="Methods with thresholds take it.",
-            )
-
     def apply(self, model: DialClassifier) -> None:
         """Change what a trained model solves, before it is calibrated."""
         given = dict(self.parameters)
         if self.criterion:
             given["criterion"] = self.criterion
+        known = model.get_params(deep=False)
         for name, value in given.items():
+            if name not in known:
+                raise InvalidInputError(
+                    name, f"be left out for {type(model).__name__}: it is for thresholds"
+                )
             setattr(model, name, value)
-
-
-def _option_of(parameter: str, value: Any) -> str:
-    """Return the option's name of a constructor parameter."""
-    if parameter == "objective" and not isinstance(value, str):
-        return "cost_fn"
-    return parameter
 
 
 def stating_problem(command: Callback) -> Callback:

@@ -174,8 +174,6 @@ def train(
 
     check_model_path(out, overwrite, key_file)
     chosen = find(method)
-    if chosen.kind == "family":
-        problem.refuse_for_family(method)
     if chosen.needs_torch:  # say what is missing before the work is done
         require_extra("torch", f"--method {method}", "torch", f"; --method {DEFAULT} does without")
     else:
@@ -275,15 +273,8 @@ def _report(
     show: Output,
 ) -> None:
     """Print what was trained, and what its tolerances do."""
-    from fairdial.cli.points import (
-        describe_problem,
-        json_number,
-        json_value,
-        problem_data,
-        summarize,
-        warn_if_unreachable,
-    )
-
+    from fairdial.cli.points import json_number, json_value, summarize, warn_if_unreachable
+    from fairdial.cli.problems import describe_problem, problem_data
     from fairdial.core.point import number_of_rows
 
     frontier = model.frontier_
