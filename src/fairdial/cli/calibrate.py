@@ -68,9 +68,9 @@ def calibrate(
     """Recalibrate MODEL on the rows of DATA, which it wasn't trained on.
 
     The scorer stays as it is; criterion, objective and budget stay too, unless options name others.
-    --weights and --control aren't remembered from training. DATA must have rows of every group that the model knows. Demographic
-    parity needs no labels: without a label column, or with --no-labels, the model is calibrated,
-    but its accuracy is unknown. A signed model needs --key-file, which signs the new one too.
+    --weights and --control aren't remembered from training. DATA must have rows of every group that
+    the model knows. Demographic parity needs no labels: without a label column, or with
+    --no-labels, the model is calibrated, but its accuracy is unknown. A signed model needs --key-file, which signs the new one too.
 
     \b
     fairdial calibrate model fresh.csv --in-place

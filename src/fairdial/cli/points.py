@@ -175,6 +175,9 @@ def _summary_table(points: Sequence[Point], default: float) -> str | Table:
             notes.append("least constrained" if bound else "unconstrained")
         if point.tolerance == default:
             notes.append("default")
+        same = decision_of_all(point)
+        if same is not None:
+            notes.append(f"selects {same}")
         lines.append(
             [
                 f"{point.tolerance:.4g}",
@@ -188,6 +191,12 @@ def _summary_table(points: Sequence[Point], default: float) -> str | Table:
         )
     heads = [f"gap\n{spell(name)}" for name in gaps]
     return table(["tolerance", "accuracy", *extra, "gap", *heads, *columns, ""], lines, note=True)
+
+
+def decision_of_all(point: Point) -> str | None:
+    """Return "no one" or "everyone" if all rows have the same decision; else None."""
+    share = point.selected.sum() / point.counts.sum()
+    return {0.0: "no one", 1.0: "everyone"}.get(float(share))
 
 
 def title(rate: Rate) -> str:

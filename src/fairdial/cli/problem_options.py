@@ -225,11 +225,11 @@ def _check(problem: ProblemOptions) -> None:
     )
     for demand in made.criterion.demands:
         for other in made.criterion.demands:
-            minimum = demand.spread == "minimum" and not demand.scale
-            if minimum and other.spread == "maximum" and other.rate == demand.rate:
-                if demand.level > other.level:
-                    raise InvalidInputError(
-                        "criterion",
-                        "have demands that don't contradict each other",
-                        given=f"{demand.name} and {other.name}",
-                    )
+            spreads = (demand.spread, other.spread)
+            same = spreads == ("minimum", "maximum") and demand.rate == other.rate
+            if same and demand.level > other.level:
+                raise InvalidInputError(
+                    "criterion",
+                    "have demands that don't contradict each other",
+                    given=f"{demand.name} and {other.name}",
+                )
