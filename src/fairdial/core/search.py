@@ -26,6 +26,7 @@ __all__ = ["Limit", "Searcher", "Solution", "Total", "search"]
 
 BATCH = 32  # boxes at a time
 MAX_BATCHES = 3000  # then the search stops; a few are the rule
+MAX_WAITING = 10_000  # boxes; likewise
 # Where boxes are split: 0 is the lowest rate, 1 the highest minus the width. One point in between
 # would do. More make the search shallow, and those outside help if solutions are rare.
 POINTS = np.array([-4096, -64, -1, *(np.arange(1, 10) / 10), 2, 65, 4097])
@@ -197,7 +198,7 @@ class _Search:
             if self.total is not None and n_batches % PRICE_BATCHES == 0:
                 self._fix_price(self.total, waiting)
             n_batches += 1
-            if n_batches > MAX_BATCHES:
+            if n_batches > MAX_BATCHES or len(waiting) > MAX_WAITING:
                 if self.best is None:
                     raise UndecidedError
                 return replace(self.best, proved=False)
