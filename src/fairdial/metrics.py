@@ -70,7 +70,8 @@ def group_table(
     import pandas as pd
 
     truth, decision = _decisions(y_true, y_pred, pos_label)
-    strata, names = None, [""]
+    strata: Codes | None = None
+    names: list[Hashable] = [""]
     if control_features is not None:
         strata, found = encode_groups(control_features, "control_features")
         check_same_length(truth, strata, ("y_true", "control_features"))

@@ -70,7 +70,8 @@ def calibrate(
     The scorer stays as it is; criterion, objective and budget stay too, unless options name others.
     --weights and --control aren't remembered from training. DATA must have rows of every group that
     the model knows. Demographic parity needs no labels: without a label column, or with
-    --no-labels, the model is calibrated, but its accuracy is unknown. A signed model needs --key-file, which signs the new one too.
+    --no-labels, the model is calibrated, but its accuracy is unknown. A signed model needs
+    --key-file, which signs the new one too.
 
     \b
     fairdial calibrate model fresh.csv --in-place
@@ -103,12 +104,12 @@ def calibrate(
     declared = problem.declared_tolerance()
     if declared is not None:
         model.tolerance = declared
-    given = Columns(label, weights, control)
+    columns = Columns(label, weights, control)
     if scores is not None and group is not None:
-        _calibrate_scores(model, data, scores, group, given, known)
+        _calibrate_scores(model, data, scores, group, columns, known)
     else:
         _calibrate_rows(
-            model, data, given, no_labels, sensitive, drop_missing, csv_format, known, show
+            model, data, columns, no_labels, sensitive, drop_missing, csv_format, known, show
         )
     target = folder if out is None else out
     saved = model.save(target, overwrite=overwrite or in_place, key=key_file)

@@ -81,7 +81,7 @@ def dial(
         describe_nesting,
         is_plain,
         problem_data,
-        rising_frontier,
+        rising_point,
     )
 
     if keep and (tolerance is None or confidence is not None):
@@ -106,7 +106,7 @@ def dial(
     if not frontier.problem.uses_path and not frontier.is_family:
         parts.append(f"Nested: {describe_nesting(frontier)}.")
     if rising:
-        lifted = rising_frontier(frontier).at(chosen)
+        lifted = rising_point(frontier, chosen)
         data["rising_answer"] = point_data(lifted)
         parts += ["If no one may lose a positive decision:", compare_rising(after, lifted)]
     if bound:

@@ -205,7 +205,7 @@ def title(rate: Rate) -> str:
 
 
 def _rates(point: Point, rate: Rate, few: bool) -> Sequence[float]:
-    values = rate.of(point.selected, point.counts).tolist()
+    values: list[float] = rate.of(point.selected, point.counts).tolist()
     if few:
         return values
     known = [value for value in values if value == value] or [math.nan]

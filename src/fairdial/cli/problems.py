@@ -14,9 +14,7 @@ from fairdial.core.certificates import rate_interval
 from fairdial.core.criteria import Criterion, Demand, exact
 from fairdial.core.frontier import Frontier
 from fairdial.core.point import Point
-from fairdial.core.searched import SearchedPoints
-from fairdial.core.sweep import find_points
-from fairdial.core.threshold_path import ThresholdPath
+from fairdial.core.rising import rising_frontier
 from fairdial.errors import InvalidInputError
 
 if TYPE_CHECKING:
@@ -249,23 +247,17 @@ def demands_table(point: Point, most_groups: int = 4) -> Table:
 # ---- the leveling-up answer --------------------------------------------------------------------
 
 
-def rising_frontier(frontier: Frontier) -> Frontier:
-    """Return the dial that only lowers thresholds, from the same scores."""
-    points = frontier.points
-    if not isinstance(points, (ThresholdPath, SearchedPoints)):
-        kind = "a model family" if frontier.is_family else "a nested dial, which keeps no scores"
-        raise InvalidInputError(
-            "rising",
-            "be used with a model whose calibration scores are stored",
-            given=kind,
-            hint="Calibrate the model with --rising instead.",
-        )
-    if frontier.problem.randomize is not None:
-        raise InvalidInputError("rising", "be left out for a lottery", given="one")
-    problem = replace(frontier.problem, rising=True, nested=None)
-    n_labels = len(frontier.counts)
-    found = find_points(points.group_scores, problem, points.dtype, n_labels)
-    return replace(frontier, points=found, problem=problem)
+def rising_point(frontier: Frontier, tolerance: float) -> Point:
+    """Return the answer that only lowers thresholds, from the same scores."""
+    rising = rising_frontier(frontier)
+    if rising is not None:
+        return rising.at(tolerance)
+    kind = "a lottery" if frontier.problem.randomize else "one without"
+    raise InvalidInputError(
+        "rising",
+        "be used with a model that has thresholds, two or more groups and stored scores",
+        given="a model family" if frontier.is_family else kind,
+    )
 
 
 def compare_rising(plain: Point, rising: Point) -> Table:
