@@ -98,7 +98,7 @@ def dial(
     else:
         old = frontier.at(start)
     changes = count_changes(old, after)
-    data = point_data(after) | problem_data(frontier)
+    data = problem_data(frontier) | point_data(after)
     parts: list[str | Table] = [describe_point(after, any_tolerance)]
     if not is_plain(frontier.criterion):
         parts.append(demands_table(after))

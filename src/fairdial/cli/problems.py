@@ -147,6 +147,8 @@ def demands_data(point: Point) -> list[Json]:
         found.append(
             {
                 "demand": demand.name,
+                "spread": demand.spread,
+                "scale": float(demand.scale),
                 "gap": float(replace(demand, scale=Fraction(1)).gap_of(*split)),
                 "limit": limit_of(demand, point.tolerance),
                 "rates": rates,
