@@ -16,6 +16,7 @@ from fairdial.cli.points import points_at
 from fairdial.cli.problem_options import join_criteria
 from fairdial.cli.problems import gap_range
 from fairdial.core.criteria import criterion, minimum
+from fairdial.estimators.learners import logistic
 
 COMPAS = ("--label", "charged_again", "--positive", "no", "--sensitive", "origin",
           "--method", "logistic")  # fmt: skip
@@ -288,6 +289,7 @@ def odd(place: Path) -> Path:
         (("--control", "region"), "--control", ("'region'",)),
         (("--control", "many"), "--control", ("'many'", "100")),
         (("--criterion", "fairness"), "--criterion", ("'fairness'",)),
+        (("--criterion", "demographic parity"), "--criterion", ("'demographic_parity'?",)),
         (("--criterion", "true_positive_rate>=2"), "--criterion", ("[0, 1]",)),
         (("--criterion", "selection_rate>=0.6", "--criterion", "selection_rate<=0.4"),
          "--criterion", ("selection_rate>=0.6", "selection_rate<=0.4")),
@@ -374,3 +376,24 @@ def test_the_range_of_gaps_holds_every_gap_within_the_intervals(seed: int) -> No
 def test_results_are_strict_json(odds: tuple[Path, Any], shell: Any) -> None:
     text = shell("info", odds[0], "--json").stdout
     json.loads(text, parse_constant=lambda name: pytest.fail(name))
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"demographic_parity": 0.1, "equal_opportunity": 0.05},
+        ["equalized_odds", minimum("selection_rate", 0.2)],
+        criterion("equalized_odds_ratio"),
+    ],
+)
+def test_models_saved_from_python_are_described(
+    given: Any, place: Path, answer: Any, tmp_path: Path
+) -> None:
+    table = pd.read_csv(place / "old.csv")
+    model = fairdial.FairBayes(logistic(), criterion=given, pos_label="approve", random_state=0)
+    model.fit(table[["children", "half"]], table["decision"], sensitive_features=table["sex"])
+    model.save(tmp_path / "m")
+    found = answer("info", tmp_path / "m")
+    assert found["criterion"] == criterion(given).name
+    assert found["tolerance"] == (criterion(given).declared or 0.0)
+    assert answer("dial", tmp_path / "m", "--tolerance", 0.3)["gaps"]

@@ -209,8 +209,9 @@ def run(model: ThresholdClassifier, train: Dataset, test: Dataset) -> Result:
     codes = match_groups(test.groups, model.frontier_.groups)
     points = points_at(model.frontier_, TOLERANCES)
     decisions = [select(logits, point.thresholds[codes]).astype(int) for point in points]
-    about = {"sensitive_features": test.groups, "criterion": model.criterion}
-    gaps = [gap(test.y, d, **about) for d in decisions]
+    gaps = [
+        gap(test.y, d, sensitive_features=test.groups, criterion=model.criterion) for d in decisions
+    ]
     accuracies = [float((d == test.y).mean()) for d in decisions]
     return Result(model, seconds, points, decisions, gaps, accuracies)
 

@@ -53,8 +53,8 @@ def info(folder: Path, key_file: Path | None, show: Output) -> None:
 
 def describe(folder: Path, summary: Summary) -> dict[str, Any]:
     """Return what the manifest says, for JSON."""
+    from fairdial.cli.models import stored_criterion
     from fairdial.cli.points import json_number, json_value
-    from fairdial.core.criteria import criterion as find_criterion
     from fairdial.io.manifest import SIGNATURE, trained_method, training_from_data
     from fairdial.io.values import unpack
 
@@ -63,7 +63,6 @@ def describe(folder: Path, summary: Summary) -> dict[str, Any]:
     training: Mapping[str, Any] = {} if stored is None else training_from_data(stored)
     negative, positive = unpack(manifest["classes"]).tolist()
     sensitive = unpack(parameters["sensitive_column"])
-    criterion = parameters["criterion"]
     groups = {}
     if frontier is not None:
         groups = dict(zip(frontier.groups, frontier.counts.sum(axis=0).tolist(), strict=True))
@@ -77,7 +76,7 @@ def describe(folder: Path, summary: Summary) -> dict[str, Any]:
         "trained": training.get("ended"),
         "chosen": training.get("chosen"),
         "why": training.get("why"),
-        "criterion": find_criterion(unpack(criterion)).name,
+        "criterion": stored_criterion(parameters["criterion"]).name,
         "tolerance": summary.tolerance,
         "label": manifest["label"],
         "negative": json_value(negative),
