@@ -43,6 +43,7 @@ from fairdial.core.threshold_path import ThresholdPath
 from fairdial.errors import (
     CannotCertifyError,
     ConstantDecisionsWarning,
+    FairdialWarning,
     InfeasibleToleranceWarning,
     InvalidInputError,
     renamed,
@@ -244,6 +245,7 @@ class Frontier:
                 self._warn(column, table.gap, feasible)
             points = self._points(column, table, feasible)
             self._warn_if_constant(points)
+            self._warn_if_unproved(column[feasible])
         else:
             points = self._certified(column, check_fraction(confidence, "confidence"), simultaneous)
         return points if tolerances.ndim else points[0]
@@ -272,6 +274,8 @@ class Frontier:
             reason = f"The family has {len(self)} models."
         elif isinstance(self.points, SearchedPoints):
             reason = "No group thresholds have a smaller one."
+            if tolerance[worst] in self.points.unproved:
+                reason = "The search for a smaller one was stopped early."
         else:
             reason = "The nested dial ends there; `nested=False` goes further."
         if self.certificate == "simultaneous":  # thresholds at edges of bins
@@ -282,6 +286,16 @@ class Frontier:
             f"{gap[worst]:.4g}, is used. {reason}",
             InfeasibleToleranceWarning,
         )
+
+    def _warn_if_unproved(self, tolerance: Floats) -> None:
+        unproved = getattr(self.points, "unproved", ())
+        stopped = [value for value in tolerance.tolist() if value in unproved]
+        if stopped:
+            warn(
+                f"The search at the tolerance {stopped[0]:g} was stopped early: the thresholds are "
+                "within the tolerance, but better ones may exist. Choose a larger tolerance.",
+                FairdialWarning,
+            )
 
     def _warn_if_constant(self, points: Points) -> None:
         """Warn if a tolerance is reached only by deciding the same for everybody."""
@@ -508,6 +522,12 @@ class Frontier:
         if not isinstance(self.points, (ThresholdPath, SearchedPoints)):
             raise InvalidInputError(
                 "band", "be called on a whole frontier", given="one with some of the points"
+            )
+        if self.cells.dtype.kind == "f":
+            raise InvalidInputError(
+                "band",
+                "be called on rows that count equally, or with whole-number weights",
+                given="other weights",
             )
         level = (1.0 - check_fraction(confidence, "confidence")) / 2
         searched = isinstance(self.points, SearchedPoints)

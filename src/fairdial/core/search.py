@@ -11,7 +11,7 @@ and together they hold every solution of the box.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 
 import numpy as np
@@ -25,6 +25,8 @@ from fairdial.core.rank_values import RankValues
 __all__ = ["Limit", "Searcher", "Solution", "Total", "search"]
 
 BATCH = 32  # boxes at a time
+MAX_BATCHES = 3000  # then the search stops; a few are the rule
+MAX_WAITING = 10_000  # boxes; likewise
 # Where boxes are split: 0 is the lowest rate, 1 the highest minus the width. One point in between
 # would do. More make the search shallow, and those outside help if solutions are rare.
 POINTS = np.array([-4096, -64, -1, *(np.arange(1, 10) / 10), 2, 65, 4097])
@@ -60,6 +62,10 @@ class Limit:
     bound: Fraction
 
 
+class UndecidedError(Exception):
+    """The search was stopped before it found ranks, or a proof that there are none."""
+
+
 @dataclass(frozen=True, eq=False)
 class Solution:
     """The best ranks.
@@ -70,10 +76,13 @@ class Solution:
         Rank of each group.
     value : float
         Sum of the groups' values.
+    proved : bool
+        Whether it is the largest; False if the search was stopped.
     """
 
     ranks: Indices
     value: float
+    proved: bool = True
 
 
 class Searcher:
@@ -189,6 +198,10 @@ class _Search:
             if self.total is not None and n_batches % PRICE_BATCHES == 0:
                 self._fix_price(self.total, waiting)
             n_batches += 1
+            if n_batches > MAX_BATCHES or len(waiting) > MAX_WAITING:
+                if self.best is None:
+                    raise UndecidedError
+                return replace(self.best, proved=False)
             batch, waiting = waiting.pop(BATCH)
             if len(batch) < BATCH and len(self.pairs) > 1:
                 batch = self._relax(self._tighten(batch.boxes))

@@ -21,13 +21,14 @@ from fairdial.core.objectives import Terms, evaluate, true_and_false
 from fairdial.core.operating_points import OperatingPoints, PointTable
 from fairdial.core.problem import Problem
 from fairdial.core.rank_totals import Total
-from fairdial.core.search import Limit, Searcher
+from fairdial.core.search import Limit, Searcher, UndecidedError
 from fairdial.errors import InvalidInputError
 
 VACUOUS = dict(zip(SPREADS, map(Fraction, (1, 0, 0, 1)), strict=True))  # bounds without effect
 N_LISTED = 65  # points that are listed, drawn and sent to the page
 STEP = 0.0025  # between the tolerances of a nested dial
 FINE = 1e-9  # precision of the smallest reachable gap
+MAX_UNDECIDED = 2  # searches that are stopped, until the smallest gap so far is used
 KEPT = 4096  # answers that are kept
 ROUNDS = 50  # of Dinkelbach's iteration; a handful is enough
 
@@ -42,6 +43,9 @@ class SearchedPoints(OperatingPoints):
     ----------
     cells : (C, K)
         Rows by kind and group.
+    unproved : set of float
+        Tolerances whose search was stopped: better thresholds may exist. This happens at
+        tolerances near 0 for rates that don't rise with the selected rows.
     """
 
     def __init__(
@@ -51,6 +55,8 @@ class SearchedPoints(OperatingPoints):
         self.n_labels = n_labels
         self.cells = total_counts(group_scores)
         self._answers: dict[float, Indices | None] = {}
+        self._stopped = False  # whether the last search was
+        self.unproved = set[float]()
         self._require_a_solution()
 
     @property
@@ -81,9 +87,13 @@ class SearchedPoints(OperatingPoints):
         """Return each group's objective at each rank, minus ``price`` times its denominator."""
         if self.problem.objective.name == "utility":
             n = float(self.cells.sum())
-            return [_gain(scores) / n for scores in self.group_scores]
+            return [_gain(scores)[: scores.last_rank + 1] / n for scores in self.group_scores]
         a1, a0, _, (b1, b0, _) = self._terms
-        return [(a1 - price * b1) * true + (a0 - price * b0) * false for true, false in self._hits]
+        values = [
+            (a1 - price * b1) * true + (a0 - price * b0) * false for true, false in self._hits
+        ]
+        pairs = zip(values, self.group_scores, strict=True)
+        return [value[: scores.last_rank + 1] for value, scores in pairs]
 
     @cached_property
     def _rates(self) -> list[tuple[list[Counts], list[Counts]]]:
@@ -92,7 +102,10 @@ class SearchedPoints(OperatingPoints):
         parts = []
         for demand in criterion.demands:
             pairs = [
-                demand.parts(criterion.split(scores.selected), criterion.split(total[:, None]))
+                demand.parts(
+                    criterion.split(scores.selected[:, : scores.last_rank + 1]),
+                    criterion.split(total[:, None]),
+                )
                 for scores, total in zip(self.group_scores, self.cells.T, strict=True)
             ]
             parts.append(([over for over, _ in pairs], [under for _, under in pairs]))
@@ -116,7 +129,9 @@ class SearchedPoints(OperatingPoints):
         budget = self.problem.budget
         if budget is None:
             return None
-        selected = tuple(scores.selected.sum(axis=0) for scores in self.group_scores)
+        selected = tuple(
+            scores.selected[:, : scores.last_rank + 1].sum(axis=0) for scores in self.group_scores
+        )
         return Total(selected, budget.most(float(self.cells.sum())), exact(least))
 
     # ---- solving -------------------------------------------------------------------------------
@@ -171,7 +186,12 @@ class SearchedPoints(OperatingPoints):
             searcher = self._linear
             if price is not None or least:
                 searcher = Searcher(values, self._limits(), self._total(least))
-            found = searcher.search(bounds, lowest=limits[0], highest=limits[1])
+            try:
+                found = searcher.search(bounds, lowest=limits[0], highest=limits[1])
+            except UndecidedError:
+                self._stopped = True
+                return None
+            self._stopped |= found is not None and not found.proved
             return None if found is None else found.ranks
 
         budget, total = self.problem.budget, self._total()
@@ -209,7 +229,10 @@ class SearchedPoints(OperatingPoints):
         if tolerance not in self._answers:
             if len(self._answers) >= KEPT:
                 self._answers.clear()
+            self._stopped = False
             self._answers[tolerance] = self.solve(tolerance)
+            if self._stopped:
+                self.unproved.add(tolerance)
         return self._answers[tolerance]
 
     def gap_at(self, ranks: Indices) -> float:
@@ -226,11 +249,12 @@ class SearchedPoints(OperatingPoints):
         if found is not None:
             return found
         high = self.gap_at(best)
-        while high - low > FINE:
+        undecided = 0
+        while high - low > FINE and undecided < MAX_UNDECIDED:
             middle = low + (high - low) / 2
             found = self.answer(middle)
             if found is None:
-                low = middle
+                low, undecided = middle, undecided + (middle in self.unproved)
             else:
                 best, high = found, min(self.gap_at(found), middle)
         return best
@@ -263,7 +287,7 @@ class SearchedPoints(OperatingPoints):
         masks: dict[str, list[Mask]] = {"minimum": [], "maximum": []}
         for spread, groups in masks.items():
             for a, scores in enumerate(self.group_scores):
-                mask = np.ones(len(scores) + 1, np.bool_)
+                mask = np.ones(scores.last_rank + 1, np.bool_)
                 for demand, (over, under) in zip(demands, self._rates, strict=True):
                     if demand.spread == spread:
                         with np.errstate(invalid="ignore", divide="ignore"):
@@ -369,7 +393,7 @@ class SearchedPoints(OperatingPoints):
         grid = np.unique(np.append(grid, [] if tolerances is None else tolerances))[::-1]
         ranks = [start]
         lowest = np.zeros(len(self.group_scores), np.intp)
-        highest = np.array([len(scores) for scores in self.group_scores], np.intp)
+        highest = np.array([scores.last_rank for scores in self.group_scores], np.intp)
         found_at, lost = [top], [0.0]
         for tolerance in grid[grid < top].tolist():
             found = self.solve(tolerance, lowest, highest)

@@ -30,9 +30,9 @@ from fairdial.estimators.base import DialClassifier
 from fairdial.estimators.rows import groups_by_name
 from fairdial.estimators.scorers import PlattMap, Scorer
 from fairdial.large.files import BITS
+from fairdial.large.frontier import find_frontier
 from fairdial.large.parquet import require_label, reread, summarize
 from fairdial.large.reader import ParquetReader
-from fairdial.large.summary import find_frontier
 from fairdial.plotting import draw_logits
 
 if TYPE_CHECKING:
@@ -167,8 +167,8 @@ class ThresholdClassifier(DialClassifier):
                 given="'group'",
                 hint="Call calibrate with some labeled rows first, then write what logits returns.",
             )
-        kind = find_criterion(self.criterion)
-        require_label(kind, label)
+        problem = Problem(find_criterion(self.criterion))
+        require_label(problem, label)
         exact = None
         if tolerances is not None:
             exact = np.atleast_1d(check_tolerance(tolerances, "tolerances"))
@@ -178,7 +178,7 @@ class ThresholdClassifier(DialClassifier):
         platt = None if platt is None else platt.reorder(summary.groups)
         self.frontier_ = find_frontier(
             summary,
-            kind,
+            problem,
             tolerances=exact,
             read=lambda: reread(reader, cells),
             min_count=self._least_count(summary.groups),
