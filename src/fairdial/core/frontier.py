@@ -303,8 +303,8 @@ class Frontier:
             return
         n_selected, n_rows = points.selected.sum(axis=(1, 2)), self.cells.sum()
         for value, what in ((0, "nobody"), (n_rows, "everybody")):
-            same = np.flatnonzero((n_selected == value) & (points.setting != 0))
-            if len(same):
+            same = np.flatnonzero(n_selected == value)
+            if len(same) and self.points.n_unconstrained != value:
                 warn(
                     f"At the tolerance {points.tolerance[same[0]]:g} the thresholds select {what}: "
                     f"that has no {self.criterion.name} gap, but no use either. Choose a larger "

@@ -7,9 +7,10 @@ for, from the same sorted scores.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from fractions import Fraction
 from functools import cached_property
+from math import ceil, floor
 
 import numpy as np
 
@@ -27,7 +28,7 @@ from fairdial.errors import InvalidInputError
 VACUOUS = dict(zip(SPREADS, map(Fraction, (1, 0, 0, 1)), strict=True))  # bounds without effect
 N_LISTED = 65  # points that are listed, drawn and sent to the page
 STEP = 0.0025  # between the tolerances of a nested dial
-FINE = 1e-9  # precision of the smallest reachable gap
+FINE = 1e-9  # precision of the smallest gap, and of exact budgets of weighted rows
 MAX_UNDECIDED = 2  # searches that are stopped, until the smallest gap so far is used
 KEPT = 4096  # answers that are kept
 ROUNDS = 50  # of Dinkelbach's iteration; a handful is enough
@@ -49,10 +50,16 @@ class SearchedPoints(OperatingPoints):
     """
 
     def __init__(
-        self, group_scores: Sequence[GroupScores], problem: Problem, dtype: Dtype, n_labels: int
+        self,
+        group_scores: Sequence[GroupScores],
+        problem: Problem,
+        dtype: Dtype,
+        n_labels: int,
+        names: Sequence[Hashable] | None = None,
     ) -> None:
         self.group_scores, self.problem, self.dtype = group_scores, problem, dtype
         self.n_labels = n_labels
+        self.names = range(len(group_scores)) if names is None else names
         self.cells = total_counts(group_scores)
         self._answers: dict[float, Indices | None] = {}
         self._stopped = False  # whether the last search was
@@ -66,7 +73,7 @@ class SearchedPoints(OperatingPoints):
 
     def rebuild(self, group_scores: Sequence[GroupScores]) -> SearchedPoints:
         """Return the points of other scores of the same groups."""
-        return SearchedPoints(group_scores, self.problem, self.dtype, self.n_labels)
+        return SearchedPoints(group_scores, self.problem, self.dtype, self.n_labels, self.names)
 
     # ---- the problem in numbers ----------------------------------------------------------------
 
@@ -125,7 +132,7 @@ class SearchedPoints(OperatingPoints):
             for demand, bound, (over, under) in zip(demands, bounds, self._rates, strict=True)
         ]
 
-    def _total(self, least: int = 0) -> Total | None:
+    def _total(self, least: float = 0) -> Total | None:
         budget = self.problem.budget
         if budget is None:
             return None
@@ -182,7 +189,7 @@ class SearchedPoints(OperatingPoints):
         """Return the best ranks at a price; an exact budget asks for as many rows as it allows."""
         values = self._values(price or 0.0)
 
-        def attempt(least: int) -> Indices | None:
+        def attempt(least: float) -> Indices | None:
             searcher = self._linear
             if price is not None or least:
                 searcher = Searcher(values, self._limits(), self._total(least))
@@ -198,17 +205,24 @@ class SearchedPoints(OperatingPoints):
         best = attempt(0)
         if budget is None or total is None or not budget.exact or best is None:
             return best
-        least, most = int(self._n_selected(best)), int(total.most)
+        whole = self.cells.dtype.kind == "i"
+        least, most = self._n_selected(best), float(floor(total.most) if whole else total.most)
         if least < most and (all_of_it := attempt(most)) is not None:
             return all_of_it
-        while least + 1 < most:  # ties and demands may not allow the whole budget
-            middle = (least + most) // 2
+        while most - least > (1.0 if whole else FINE * most):  # ties and demands leave some over
+            middle = least + (most - least) / 2
+            middle = ceil(middle) if whole else middle
             found = attempt(middle)
             if found is None:
                 most = middle
             else:
-                best, least = found, int(self._n_selected(found))
+                best, least = found, self._n_selected(found)
         return best
+
+    @property
+    def n_unconstrained(self) -> float:
+        """Number of rows that are selected without demands."""
+        return self._n_selected(self.unconstrained)
 
     def _n_selected(self, ranks: Indices) -> float:
         counts = (s.selected[:, k].sum() for s, k in zip(self.group_scores, ranks, strict=True))
@@ -240,10 +254,16 @@ class SearchedPoints(OperatingPoints):
         selected = self._selected(ranks[None])
         return float(self.problem.criterion.gap_of(selected, self.cells)[0])
 
+    @property
+    def _loosest(self) -> float:
+        """A tolerance at which only demands with scale 0 limit anything."""
+        scales = [demand.scale for demand in self.criterion.demands if demand.scale]
+        return float(max([1, *(ceil(1 / scale) for scale in scales)]))
+
     @cached_property
     def least(self) -> Indices:
         """(K,) the best ranks at the smallest tolerance that any thresholds reach."""
-        low, best = 0.0, self.answer(1.0)
+        low, best = 0.0, self.answer(self._loosest)
         assert best is not None  # checked at the start
         found = self.answer(0.0)
         if found is not None:
@@ -263,7 +283,7 @@ class SearchedPoints(OperatingPoints):
         """Raise if no thresholds meet the demands at any tolerance."""
         criterion = self.problem.criterion
         floors = [d for d in criterion.demands if d.spread in ("minimum", "maximum")]
-        if not floors or self.answer(1.0) is not None:
+        if not floors or self.answer(self._loosest) is not None:
             return
         names = " and ".join(demand.name for demand in criterion.demands)
         budget = "" if self.problem.budget is None else " within the budget"
@@ -278,7 +298,7 @@ class SearchedPoints(OperatingPoints):
         """Name a group whose own minimum and maximum rates contradict each other."""
         for a, (over, under) in enumerate(zip(*self._group_bounds(), strict=True)):
             if not np.any(over & under):
-                return f" (already impossible in group {a})"
+                return f" (in group {self.names[a]!r} alone they contradict each other)"
         return ""
 
     def _group_bounds(self) -> tuple[list[Mask], list[Mask]]:
@@ -338,7 +358,8 @@ class SearchedPoints(OperatingPoints):
                 scores.above.take(ranks[:, a]),
                 scores.below.take(ranks[:, a]),
             )
-        return place_thresholds(targets, below, above, self.dtype)
+        with np.errstate(invalid="ignore"):  # between infinite scores
+            return place_thresholds(targets, below, above, self.dtype)
 
     @cached_property
     def _listed(self) -> PointTable:

@@ -217,7 +217,7 @@ def sweep_encoded(
             return Frontier(path, problem, names, cells, _weaken(certificate))
         binned = None  # beyond the end of the path, answers depend on all scores
         group_scores = sort_scores(*rows)
-    points = find_points(group_scores, problem, scores.dtype, n_labels, tolerances)
+    points = find_points(group_scores, problem, scores.dtype, n_labels, tolerances, names)
     reached = certificate if binned is None else _weaken(certificate)
     return Frontier(points, problem, names, cells, reached)
 
@@ -242,11 +242,12 @@ def find_points(
     dtype: Dtype,
     n_labels: int,
     tolerances: Floats | None = None,
+    names: Sequence[Hashable] | None = None,
 ) -> OperatingPoints:
     """Return the operating points of groups' scores: a path, a search, or a nested search."""
     if problem.uses_path:
         return ThresholdPath(group_scores, problem.criterion, dtype)
-    searched = SearchedPoints(group_scores, problem, dtype, n_labels)
+    searched = SearchedPoints(group_scores, problem, dtype, n_labels, names)
     return searched.nest(tolerances) if problem.nested else searched
 
 
