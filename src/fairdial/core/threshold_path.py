@@ -281,7 +281,7 @@ class ThresholdPath(OperatingPoints):
         interval = np.append(self.cost[1:], self.next_cost) > self.cost
         interval[0] = True  # t = 0 is fixed in advance
         interval[-1] |= self._ends
-        return np.asarray(interval & (self.gap == self.width))
+        return np.asarray(interval & ((self.width >= 0) | (self.gap == 0)))
 
     def _targets(self, points: Indices, ranks: Indices) -> Floats:
         """Return the thresholds of the formulas, (s, K), before they are clipped to the ranks."""
