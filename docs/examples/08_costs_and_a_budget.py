@@ -86,9 +86,9 @@ plt.show()
 # Each rate has its own gap
 # -------------------------
 #
-# `gap` is the larger of the two, and `gaps` has both. `bound` is the best value that any rule within
-# the tolerance could have, even one that draws lots; the difference is what deterministic decisions
-# cost.
+# `gap` is the larger of the two, and `gaps` has both. `bound` is the best value that any rule
+# within the tolerance could have, even one that draws lots; the difference is what deterministic
+# decisions cost.
 
 point = model.frontier_.at(0.05)
 print({name: round(gap, 4) for name, gap in point.gaps.items()})
