@@ -85,7 +85,15 @@ def test_added_methods_pass_the_checks_of_scikit_learn(
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # most of the checks use one group
         for method in (added.Reweighed, added.Repaired):
-            checks = check_estimator(method(random_state=0), on_fail=None, on_skip=None)
+            checks = check_estimator(
+                method(random_state=0),
+                on_fail=None,
+                on_skip=None,
+                expected_failed_checks=dict.fromkeys(  # copies of a row may be separated
+                    [f"check_sample_weight_equivalence_on_{k}_data" for k in ("dense", "sparse")],
+                    "rows are held out one by one",
+                ),
+            )
             assert [check for check in checks if check["status"] == "failed"] == []
 
 

@@ -150,9 +150,9 @@ class Spy(fairdial.FairBayes):  # type: ignore[misc]
             if compas and cls.forbidden & set(thing.index):
                 cls.found.append(f"{when}: {len(thing)} rows")
 
-    def _fit(self, X: Any, y: Any, sensitive_features: Any) -> Any:
+    def _fit(self, X: Any, y: Any, sensitive_features: Any, **more: Any) -> Any:
         self.look("fit")
-        return super()._fit(X, y, sensitive_features)
+        return super()._fit(X, y, sensitive_features, **more)
 
     def calibrate(self, X: Any, y: Any = None, *, sensitive_features: Any = None) -> Any:
         self.look("calibrate")

@@ -48,7 +48,7 @@ def held_rows(
 
 
 def objective_of(held: TrainingData) -> Tradeoff:
-    return Tradeoff(held.criterion.rate)
+    return Tradeoff(held.criterion)
 
 
 def net_of(*, runs: int = 1, film: Any = None, groups: int = 2) -> DialNet:
@@ -225,9 +225,8 @@ def test_interval_figures_are_those_of_the_theorem() -> None:
     codes = rng.integers(0, 2, n)
     eta = rng.beta(2, 2 + codes)
     z = logit(eta)
-    frontier = sweep_encoded(z, codes, rng.random(n) < eta, DEMOGRAPHIC_PARITY, (0, 1), min_count=1)
     fairest = np.array([-0.31, 0.52])
-    found = interval_figures(z, codes, fairest, frontier)
+    found = interval_figures(z, codes, fairest)
     kappa = 1.0 / (1.0 + np.exp(-fairest))
     inside = (eta > np.minimum(0.5, kappa)[codes]) & (eta <= np.maximum(0.5, kappa)[codes])
     assert found["interval_share"] == inside.mean()

@@ -15,7 +15,7 @@ from math import ceil, floor
 import numpy as np
 
 from fairdial._arrays import Counts, Dtype, Floats, Indices, Mask
-from fairdial.core.criteria import SPREADS, Criterion, exact
+from fairdial.core.criteria import SPREADS, Criterion, exact, reach
 from fairdial.core.group_scores import GroupScores, place_thresholds, total_counts
 from fairdial.core.lottery import Lottery, solve_lottery
 from fairdial.core.objectives import Terms, evaluate, true_and_false
@@ -123,7 +123,7 @@ class SearchedPoints(OperatingPoints):
         demands = self.problem.criterion.demands
         if tolerance is None:
             return [VACUOUS[demand.spread] for demand in demands]
-        return [demand.bound(exact(tolerance)) for demand in demands]
+        return [demand.bound(reach(tolerance)) for demand in demands]
 
     def _limits(self, tolerance: float | None = None) -> list[Limit]:
         demands, bounds = self.problem.criterion.demands, self._bounds(tolerance)
@@ -209,7 +209,8 @@ class SearchedPoints(OperatingPoints):
         least, most = self._n_selected(best), float(floor(total.most) if whole else total.most)
         if least < most and (all_of_it := attempt(most)) is not None:
             return all_of_it
-        while most - least > (1.0 if whole else FINE * most):  # ties and demands leave some over
+        precision = 1.0 if whole else FINE * most
+        while most - least > precision:  # ties and demands leave some over
             middle = least + (most - least) / 2
             middle = ceil(middle) if whole else middle
             found = attempt(middle)
@@ -471,7 +472,7 @@ class SearchedPoints(OperatingPoints):
             return None
         constant = 0.0 if self.problem.objective.name == "utility" else self._terms.constant
         found = self.lottery(tolerance)
-        return None if found is None else found.value + constant
+        return None if found is None else found.bound + constant
 
     def expected_value(self, thresholds: Floats) -> float:
         """Return the objective at thresholds, (K,), as it is maximized."""

@@ -219,10 +219,10 @@ class ThresholdPath(OperatingPoints):
         self._same_sign = self.gap == self.width  # of the disparity; before the gap is rounded
         if self.eligible.dtype.kind != "i" or float(self.eligible.max()) ** 2 >= EXACT:
             return
-        pairs = np.asarray(
-            self.eligible.prod(), np.float64
-        )  # of the denominators of both extreme rates
-        if self.n_groups != 2:
+        pairs = np.asarray(self.eligible.prod(), np.float64)  # of both rates' denominators
+        if self.n_groups == 2:
+            self.width = np.rint(self.width * pairs) / pairs  # comparable with the gap
+        else:
             start = self.rates(np.array([0]))[0]
             at_top = np.append(ceiling.group, start.argmin())[fallen]
             at_bottom = np.append(floor.group, start.argmax())[risen]
