@@ -534,7 +534,8 @@ class Frontier:
         n_boot = 100 if searched and n_boot is None else 1000 if n_boot is None else n_boot
         check_count(n_boot, "n_boot")
         size = 20 if searched else 50
-        grid = np.linspace(0.0, self.gap[0], size) if tolerances is None else tolerances
+        least = float(self.gap.min())
+        grid = np.linspace(least, self.gap[0], size) if tolerances is None else tolerances
         checked = np.atleast_1d(check_tolerance(grid, "tolerances"))
         rng = np.random.default_rng(random_state)
         here = self.at(checked).accuracy
