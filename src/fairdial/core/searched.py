@@ -7,27 +7,29 @@ for, from the same sorted scores.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from fractions import Fraction
 from functools import cached_property
+from math import ceil, floor
 
 import numpy as np
 
 from fairdial._arrays import Counts, Dtype, Floats, Indices, Mask
-from fairdial.core.criteria import SPREADS, Criterion, exact
+from fairdial.core.criteria import SPREADS, Criterion, exact, reach
 from fairdial.core.group_scores import GroupScores, place_thresholds, total_counts
 from fairdial.core.lottery import Lottery, solve_lottery
 from fairdial.core.objectives import Terms, evaluate, true_and_false
 from fairdial.core.operating_points import OperatingPoints, PointTable
 from fairdial.core.problem import Problem
 from fairdial.core.rank_totals import Total
-from fairdial.core.search import Limit, Searcher
+from fairdial.core.search import Limit, Searcher, UndecidedError
 from fairdial.errors import InvalidInputError
 
 VACUOUS = dict(zip(SPREADS, map(Fraction, (1, 0, 0, 1)), strict=True))  # bounds without effect
 N_LISTED = 65  # points that are listed, drawn and sent to the page
 STEP = 0.0025  # between the tolerances of a nested dial
-FINE = 1e-9  # precision of the smallest reachable gap
+FINE = 1e-9  # precision of the smallest gap, and of exact budgets of weighted rows
+MAX_UNDECIDED = 2  # searches that are stopped, until the smallest gap so far is used
 KEPT = 4096  # answers that are kept
 ROUNDS = 50  # of Dinkelbach's iteration; a handful is enough
 
@@ -42,15 +44,26 @@ class SearchedPoints(OperatingPoints):
     ----------
     cells : (C, K)
         Rows by kind and group.
+    unproved : set of float
+        Tolerances whose search was stopped: better thresholds may exist. This happens at
+        tolerances near 0 for rates that don't rise with the selected rows.
     """
 
     def __init__(
-        self, group_scores: Sequence[GroupScores], problem: Problem, dtype: Dtype, n_labels: int
+        self,
+        group_scores: Sequence[GroupScores],
+        problem: Problem,
+        dtype: Dtype,
+        n_labels: int,
+        names: Sequence[Hashable] | None = None,
     ) -> None:
         self.group_scores, self.problem, self.dtype = group_scores, problem, dtype
         self.n_labels = n_labels
+        self.names = range(len(group_scores)) if names is None else names
         self.cells = total_counts(group_scores)
         self._answers: dict[float, Indices | None] = {}
+        self._stopped = False  # whether the last search was
+        self.unproved = set[float]()
         self._require_a_solution()
 
     @property
@@ -60,7 +73,7 @@ class SearchedPoints(OperatingPoints):
 
     def rebuild(self, group_scores: Sequence[GroupScores]) -> SearchedPoints:
         """Return the points of other scores of the same groups."""
-        return SearchedPoints(group_scores, self.problem, self.dtype, self.n_labels)
+        return SearchedPoints(group_scores, self.problem, self.dtype, self.n_labels, self.names)
 
     # ---- the problem in numbers ----------------------------------------------------------------
 
@@ -81,9 +94,13 @@ class SearchedPoints(OperatingPoints):
         """Return each group's objective at each rank, minus ``price`` times its denominator."""
         if self.problem.objective.name == "utility":
             n = float(self.cells.sum())
-            return [_gain(scores) / n for scores in self.group_scores]
+            return [_gain(scores)[: scores.last_rank + 1] / n for scores in self.group_scores]
         a1, a0, _, (b1, b0, _) = self._terms
-        return [(a1 - price * b1) * true + (a0 - price * b0) * false for true, false in self._hits]
+        values = [
+            (a1 - price * b1) * true + (a0 - price * b0) * false for true, false in self._hits
+        ]
+        pairs = zip(values, self.group_scores, strict=True)
+        return [value[: scores.last_rank + 1] for value, scores in pairs]
 
     @cached_property
     def _rates(self) -> list[tuple[list[Counts], list[Counts]]]:
@@ -92,7 +109,10 @@ class SearchedPoints(OperatingPoints):
         parts = []
         for demand in criterion.demands:
             pairs = [
-                demand.parts(criterion.split(scores.selected), criterion.split(total[:, None]))
+                demand.parts(
+                    criterion.split(scores.selected[:, : scores.last_rank + 1]),
+                    criterion.split(total[:, None]),
+                )
                 for scores, total in zip(self.group_scores, self.cells.T, strict=True)
             ]
             parts.append(([over for over, _ in pairs], [under for _, under in pairs]))
@@ -103,7 +123,7 @@ class SearchedPoints(OperatingPoints):
         demands = self.problem.criterion.demands
         if tolerance is None:
             return [VACUOUS[demand.spread] for demand in demands]
-        return [demand.bound(exact(tolerance)) for demand in demands]
+        return [demand.bound(reach(tolerance)) for demand in demands]
 
     def _limits(self, tolerance: float | None = None) -> list[Limit]:
         demands, bounds = self.problem.criterion.demands, self._bounds(tolerance)
@@ -112,11 +132,13 @@ class SearchedPoints(OperatingPoints):
             for demand, bound, (over, under) in zip(demands, bounds, self._rates, strict=True)
         ]
 
-    def _total(self, least: int = 0) -> Total | None:
+    def _total(self, least: float = 0) -> Total | None:
         budget = self.problem.budget
         if budget is None:
             return None
-        selected = tuple(scores.selected.sum(axis=0) for scores in self.group_scores)
+        selected = tuple(
+            scores.selected[:, : scores.last_rank + 1].sum(axis=0) for scores in self.group_scores
+        )
         return Total(selected, budget.most(float(self.cells.sum())), exact(least))
 
     # ---- solving -------------------------------------------------------------------------------
@@ -167,28 +189,41 @@ class SearchedPoints(OperatingPoints):
         """Return the best ranks at a price; an exact budget asks for as many rows as it allows."""
         values = self._values(price or 0.0)
 
-        def attempt(least: int) -> Indices | None:
+        def attempt(least: float) -> Indices | None:
             searcher = self._linear
             if price is not None or least:
                 searcher = Searcher(values, self._limits(), self._total(least))
-            found = searcher.search(bounds, lowest=limits[0], highest=limits[1])
+            try:
+                found = searcher.search(bounds, lowest=limits[0], highest=limits[1])
+            except UndecidedError:
+                self._stopped = True
+                return None
+            self._stopped |= found is not None and not found.proved
             return None if found is None else found.ranks
 
         budget, total = self.problem.budget, self._total()
         best = attempt(0)
         if budget is None or total is None or not budget.exact or best is None:
             return best
-        least, most = int(self._n_selected(best)), int(total.most)
+        whole = self.cells.dtype.kind == "i"
+        least, most = self._n_selected(best), float(floor(total.most) if whole else total.most)
         if least < most and (all_of_it := attempt(most)) is not None:
             return all_of_it
-        while least + 1 < most:  # ties and demands may not allow the whole budget
-            middle = (least + most) // 2
+        precision = 1.0 if whole else FINE * most
+        while most - least > precision:  # ties and demands leave some over
+            middle = least + (most - least) / 2
+            middle = ceil(middle) if whole else middle
             found = attempt(middle)
             if found is None:
                 most = middle
             else:
-                best, least = found, int(self._n_selected(found))
+                best, least = found, self._n_selected(found)
         return best
+
+    @property
+    def n_unconstrained(self) -> float:
+        """Number of rows that are selected without demands."""
+        return self._n_selected(self.unconstrained)
 
     def _n_selected(self, ranks: Indices) -> float:
         counts = (s.selected[:, k].sum() for s, k in zip(self.group_scores, ranks, strict=True))
@@ -209,7 +244,10 @@ class SearchedPoints(OperatingPoints):
         if tolerance not in self._answers:
             if len(self._answers) >= KEPT:
                 self._answers.clear()
+            self._stopped = False
             self._answers[tolerance] = self.solve(tolerance)
+            if self._stopped:
+                self.unproved.add(tolerance)
         return self._answers[tolerance]
 
     def gap_at(self, ranks: Indices) -> float:
@@ -217,20 +255,27 @@ class SearchedPoints(OperatingPoints):
         selected = self._selected(ranks[None])
         return float(self.problem.criterion.gap_of(selected, self.cells)[0])
 
+    @property
+    def _loosest(self) -> float:
+        """A tolerance at which only demands with scale 0 limit anything."""
+        scales = [demand.scale for demand in self.criterion.demands if demand.scale]
+        return float(max([1, *(ceil(1 / scale) for scale in scales)]))
+
     @cached_property
     def least(self) -> Indices:
         """(K,) the best ranks at the smallest tolerance that any thresholds reach."""
-        low, best = 0.0, self.answer(1.0)
+        low, best = 0.0, self.answer(self._loosest)
         assert best is not None  # checked at the start
         found = self.answer(0.0)
         if found is not None:
             return found
         high = self.gap_at(best)
-        while high - low > FINE:
+        undecided = 0
+        while high - low > FINE and undecided < MAX_UNDECIDED:
             middle = low + (high - low) / 2
             found = self.answer(middle)
             if found is None:
-                low = middle
+                low, undecided = middle, undecided + (middle in self.unproved)
             else:
                 best, high = found, min(self.gap_at(found), middle)
         return best
@@ -239,7 +284,7 @@ class SearchedPoints(OperatingPoints):
         """Raise if no thresholds meet the demands at any tolerance."""
         criterion = self.problem.criterion
         floors = [d for d in criterion.demands if d.spread in ("minimum", "maximum")]
-        if not floors or self.answer(1.0) is not None:
+        if not floors or self.answer(self._loosest) is not None:
             return
         names = " and ".join(demand.name for demand in criterion.demands)
         budget = "" if self.problem.budget is None else " within the budget"
@@ -254,7 +299,7 @@ class SearchedPoints(OperatingPoints):
         """Name a group whose own minimum and maximum rates contradict each other."""
         for a, (over, under) in enumerate(zip(*self._group_bounds(), strict=True)):
             if not np.any(over & under):
-                return f" (already impossible in group {a})"
+                return f" (in group {self.names[a]!r} alone they contradict each other)"
         return ""
 
     def _group_bounds(self) -> tuple[list[Mask], list[Mask]]:
@@ -263,7 +308,7 @@ class SearchedPoints(OperatingPoints):
         masks: dict[str, list[Mask]] = {"minimum": [], "maximum": []}
         for spread, groups in masks.items():
             for a, scores in enumerate(self.group_scores):
-                mask = np.ones(len(scores) + 1, np.bool_)
+                mask = np.ones(scores.last_rank + 1, np.bool_)
                 for demand, (over, under) in zip(demands, self._rates, strict=True):
                     if demand.spread == spread:
                         with np.errstate(invalid="ignore", divide="ignore"):
@@ -314,7 +359,8 @@ class SearchedPoints(OperatingPoints):
                 scores.above.take(ranks[:, a]),
                 scores.below.take(ranks[:, a]),
             )
-        return place_thresholds(targets, below, above, self.dtype)
+        with np.errstate(invalid="ignore"):  # between infinite scores
+            return place_thresholds(targets, below, above, self.dtype)
 
     @cached_property
     def _listed(self) -> PointTable:
@@ -369,7 +415,7 @@ class SearchedPoints(OperatingPoints):
         grid = np.unique(np.append(grid, [] if tolerances is None else tolerances))[::-1]
         ranks = [start]
         lowest = np.zeros(len(self.group_scores), np.intp)
-        highest = np.array([len(scores) for scores in self.group_scores], np.intp)
+        highest = np.array([scores.last_rank for scores in self.group_scores], np.intp)
         found_at, lost = [top], [0.0]
         for tolerance in grid[grid < top].tolist():
             found = self.solve(tolerance, lowest, highest)
@@ -426,7 +472,7 @@ class SearchedPoints(OperatingPoints):
             return None
         constant = 0.0 if self.problem.objective.name == "utility" else self._terms.constant
         found = self.lottery(tolerance)
-        return None if found is None else found.value + constant
+        return None if found is None else found.bound + constant
 
     def expected_value(self, thresholds: Floats) -> float:
         """Return the objective at thresholds, (K,), as it is maximized."""

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fairdial._arrays import Floats
-from fairdial.core.criteria import Rate
+from fairdial.core.rates import Rate
 from fairdial.nn.losses import SHARPNESS
 
 CLAMP = 1e-4  # distance that t keeps from the ends of its domain

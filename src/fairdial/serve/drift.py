@@ -29,6 +29,7 @@ from fairdial.core.criteria import Criterion
 from fairdial.core.frontier import Frontier
 from fairdial.core.group_scores import GroupScores, total_counts
 from fairdial.core.problem import Problem
+from fairdial.core.searched import NestedPoints, SearchedPoints
 from fairdial.core.threshold_path import ThresholdPath
 
 BINS = 4096
@@ -55,11 +56,14 @@ def _bin_of(scores: Floats) -> Indices:
 def calibration_bins(frontier: Frontier) -> Counts | None:
     """Return the calibration rows by group and bin of their score.
 
-    Return None if the scores were not kept, or if cross-fitting gave them another distribution than
-    new rows have.
+    Return None if the scores were not kept, or if cross-fitting or weights gave them another
+    distribution than new rows have.
     """
     points = frontier.points
-    if not isinstance(points, ThresholdPath) or frontier.certificate == "none":
+    if isinstance(points, NestedPoints):
+        points = points.source
+    scored = isinstance(points, (ThresholdPath, SearchedPoints))
+    if not scored or frontier.certificate in ("none", "weighted"):
         return None
     counts = [
         np.bincount(_bin_of(group.upper), group.counts.sum(axis=0), minlength=BINS)
