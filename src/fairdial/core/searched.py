@@ -7,7 +7,7 @@ for, from the same sorted scores.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from fractions import Fraction
 from functools import cached_property
 from math import ceil, floor
@@ -46,10 +46,16 @@ class SearchedPoints(OperatingPoints):
     """
 
     def __init__(
-        self, group_scores: Sequence[GroupScores], problem: Problem, dtype: Dtype, n_labels: int
+        self,
+        group_scores: Sequence[GroupScores],
+        problem: Problem,
+        dtype: Dtype,
+        n_labels: int,
+        names: Sequence[Hashable] | None = None,
     ) -> None:
         self.group_scores, self.problem, self.dtype = group_scores, problem, dtype
         self.n_labels = n_labels
+        self.names = range(len(group_scores)) if names is None else names  # for errors
         self.cells = total_counts(group_scores)
         self._answers: dict[float, Indices | None] = {}
         self._require_a_solution()
@@ -61,7 +67,7 @@ class SearchedPoints(OperatingPoints):
 
     def rebuild(self, group_scores: Sequence[GroupScores]) -> SearchedPoints:
         """Return the points of other scores of the same groups."""
-        return SearchedPoints(group_scores, self.problem, self.dtype, self.n_labels)
+        return SearchedPoints(group_scores, self.problem, self.dtype, self.n_labels, self.names)
 
     # ---- the problem in numbers ----------------------------------------------------------------
 
@@ -276,9 +282,9 @@ class SearchedPoints(OperatingPoints):
 
     def _conflict(self) -> str:
         """Name a group whose own minimum and maximum rates contradict each other."""
-        for a, (over, under) in enumerate(zip(*self._group_bounds(), strict=True)):
+        for name, over, under in zip(self.names, *self._group_bounds(), strict=True):
             if not np.any(over & under):
-                return f" (already impossible in group {a})"
+                return f" (already impossible in group {name!r})"
         return ""
 
     def _group_bounds(self) -> tuple[list[Mask], list[Mask]]:

@@ -218,9 +218,9 @@ def sweep_encoded(
         if problem.uses_path:
             points = refine(histogram, criterion, scores.dtype, tolerances)
         else:
-            points = find_points(group_scores, problem, scores.dtype, n_labels, tolerances)
+            points = find_points(group_scores, problem, scores.dtype, n_labels, tolerances, names)
         return Frontier(points, problem, names, cells, weaker)
-    points = find_points(group_scores, problem, scores.dtype, n_labels, tolerances)
+    points = find_points(group_scores, problem, scores.dtype, n_labels, tolerances, names)
     return Frontier(points, problem, names, cells, certificate)
 
 
@@ -239,11 +239,12 @@ def find_points(
     dtype: Dtype,
     n_labels: int,
     tolerances: Floats | None = None,
+    names: Sequence[Hashable] | None = None,
 ) -> OperatingPoints:
     """Return the operating points of groups' scores: a path, a search, or a nested search."""
     if problem.uses_path:
         return ThresholdPath(group_scores, problem.criterion, dtype)
-    searched = SearchedPoints(group_scores, problem, dtype, n_labels)
+    searched = SearchedPoints(group_scores, problem, dtype, n_labels, names)
     return searched.nest(tolerances) if problem.nested else searched
 
 
