@@ -167,8 +167,8 @@ def test_labels_make_rows_eligible(kind):
 
 @pytest.mark.parametrize("kind", CRITERIA, ids=str)
 def test_a_criterion_needs_labels_if_they_change_its_rates(kind):
-    counts = np.array([[40, 60], [60, 40]])
-    selected = np.array([[10, 30], [30, 10]])
+    counts = np.array([[40, 70], [60, 30]])
+    selected = np.array([[10, 30], [35, 15]])
     flipped = kind.rates_of(selected[::-1], counts[::-1])
     changes = not np.array_equal(kind.rates_of(selected, counts), flipped)
     assert kind.needs_labels == changes

@@ -296,9 +296,9 @@ class SearchedPoints(OperatingPoints):
 
     def _conflict(self) -> str:
         """Name a group whose own minimum and maximum rates contradict each other."""
-        for a, (over, under) in enumerate(zip(*self._group_bounds(), strict=True)):
+        for name, over, under in zip(self.names, *self._group_bounds(), strict=True):
             if not np.any(over & under):
-                return f" (in group {self.names[a]!r} alone they contradict each other)"
+                return f" (in group {name!r} alone they contradict each other)"
         return ""
 
     def _group_bounds(self) -> tuple[list[Mask], list[Mask]]:
