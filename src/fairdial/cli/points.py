@@ -275,13 +275,20 @@ def _caveat(frontier: Frontier, folder: Path | str) -> str:
 
 
 def warn_if_unreachable(frontier: Frontier, tolerance: float, consequence: str) -> None:
-    """Warn that no operating point reaches a tolerance on the calibration rows."""
+    """Warn that no operating point reaches a tolerance, or only one without any use."""
     (point,) = points_at(frontier, [tolerance])
     if not point.feasible:
         warn(
             f"`tolerance={tolerance:g}` can't be reached on the calibration rows: the smallest "
             f"{spell(point.criterion.name)} gap is {gap_digits(point)}, {consequence}",
             InfeasibleToleranceWarning,
+        )
+    same = decision_of_all(point)
+    if same is not None and _largest_gap(frontier) > tolerance:
+        warn(
+            f"at `tolerance={tolerance:g}` the thresholds select {same}: choose a larger tolerance "
+            "or calibrate on more rows",
+            ConstantDecisionsWarning,
         )
 
 

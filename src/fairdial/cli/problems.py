@@ -254,11 +254,11 @@ def rising_point(frontier: Frontier, tolerance: float) -> Point:
     rising = rising_frontier(frontier)
     if rising is not None:
         return rising.at(tolerance)
-    kind = "a lottery" if frontier.problem.randomize else "one without"
+    given = "a lottery" if frontier.problem.randomize else "thresholds that can't only fall"
     raise InvalidInputError(
         "rising",
-        "be used with a model that has thresholds, two or more groups and stored scores",
-        given="a model family" if frontier.is_family else kind,
+        "be used with groups whose thresholds can be lowered within all maximum rates",
+        given="a model family" if frontier.is_family else given,
     )
 
 
