@@ -572,7 +572,8 @@ def test_without_a_tolerance_the_command_that_sets_one_is_named(
 def test_a_small_table_draws_a_suggestion_unless_a_method_was_named(
     place: Path, tmp_path: Path, shell: Any
 ) -> None:
-    common = ("train", place / "old.csv", *COMMON, "--sensitive", "region", "--out")
+    common = ("train", place / "old.csv", *COMMON, "--sensitive", "region", "--tolerance", 0.1,
+              "--out")  # fmt: skip
     assert "--method blend" in shell(*common, tmp_path / "a").stderr
     assert "--method blend" not in shell(*common, tmp_path / "b", "--method", "boosting").stderr
     assert shell(*common, tmp_path / "c", "-q").stderr == ""

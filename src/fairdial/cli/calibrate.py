@@ -81,7 +81,7 @@ def calibrate(
     """
     from fairdial.cli.model_rows import known_groups
     from fairdial.cli.models import check_model_path, check_stays_signed, open_model
-    from fairdial.cli.points import json_number, summarize
+    from fairdial.cli.points import json_number, summarize, warn_if_useless
     from fairdial.cli.problems import describe_problem, problem_data
     from fairdial.core.point import number_of_rows
 
@@ -118,6 +118,7 @@ def calibrate(
         warn(f"DATA has groups that the model didn't know: {', '.join(new)}", FairdialWarning)
     frontier, default = model.frontier_, model.default_tolerance
     lines, parts = summarize(frontier, default, target)
+    warn_if_useless(frontier, default)
     show.result(
         {
             "model": str(target),

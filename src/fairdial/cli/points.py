@@ -275,7 +275,7 @@ def _caveat(frontier: Frontier, folder: Path | str) -> str:
 
 
 def warn_if_unreachable(frontier: Frontier, tolerance: float, consequence: str) -> None:
-    """Warn that no operating point reaches a tolerance, or only one without any use."""
+    """Warn that no operating point reaches a tolerance on the calibration rows."""
     (point,) = points_at(frontier, [tolerance])
     if not point.feasible:
         warn(
@@ -283,6 +283,11 @@ def warn_if_unreachable(frontier: Frontier, tolerance: float, consequence: str) 
             f"{spell(point.criterion.name)} gap is {gap_digits(point)}, {consequence}",
             InfeasibleToleranceWarning,
         )
+
+
+def warn_if_useless(frontier: Frontier, tolerance: float) -> None:
+    """Warn that a tolerance is reached only by deciding the same for everybody."""
+    (point,) = points_at(frontier, [tolerance])
     same = decision_of_all(point)
     if same is not None and _largest_gap(frontier) > tolerance:
         warn(

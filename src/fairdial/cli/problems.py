@@ -98,16 +98,16 @@ def describe_budget(frontier: Frontier) -> str:
 def describe_nesting(frontier: Frontier) -> str:
     """Return whether rows can change back along the dial, and what nesting costs."""
     if frontier.is_family:
-        return "no: each model decides for itself"
+        return "no (each model decides for itself)"
     if frontier.problem.randomize is not None:
-        return "no: a lottery by a hash of the row; the tolerance holds in expectation"
+        return "no (a lottery by a hash of the row; the tolerance holds in expectation)"
     rising = "; no row loses a positive decision" if frontier.problem.rising else ""
     if not frontier.nested:
-        return f"no: a row may change its decision back along the dial{rising}"
-    text = "yes: each row changes its decision at most once along the dial"
+        return f"no (a row may change its decision back along the dial{rising})"
+    cost = ""
     if frontier.nested_loss is not None:
-        text += f", which costs at most {frontier.nested_loss:.4f} of {frontier.objective.title}"
-    return text + rising
+        cost = f", which costs at most {frontier.nested_loss:.4f} of {frontier.objective.title}"
+    return f"yes (each row changes its decision at most once along the dial{cost}{rising})"
 
 
 def describe_problem(frontier: Frontier) -> str:
@@ -120,7 +120,7 @@ def describe_problem(frontier: Frontier) -> str:
     if frontier.problem.budget is not None:
         parts.append(f"budget {describe_budget(frontier)}")
     if not frontier.problem.uses_path and not frontier.is_family:
-        parts.append(f"nested {describe_nesting(frontier)}")
+        parts.append(f"nested: {describe_nesting(frontier)}")
     return "; ".join(parts)
 
 

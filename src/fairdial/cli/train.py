@@ -273,7 +273,13 @@ def _report(
     show: Output,
 ) -> None:
     """Print what was trained, and what its tolerances do."""
-    from fairdial.cli.points import json_number, json_value, summarize, warn_if_unreachable
+    from fairdial.cli.points import (
+        json_number,
+        json_value,
+        summarize,
+        warn_if_unreachable,
+        warn_if_useless,
+    )
     from fairdial.cli.problems import describe_problem, problem_data
     from fairdial.core.point import number_of_rows
 
@@ -281,6 +287,7 @@ def _report(
     lines, parts = summarize(frontier, default, str(result["model"]))
     if tolerance is not None:
         warn_if_unreachable(frontier, tolerance, "and predict uses that one")
+    warn_if_useless(frontier, default)
     negative, positive = model.classes_.tolist()
     show.result(
         result
