@@ -13,7 +13,7 @@ from fairdial.cli.output import table
 from fairdial.core.certificates import rate_interval
 from fairdial.core.criteria import Criterion, Demand, exact
 from fairdial.core.frontier import Frontier
-from fairdial.core.point import Point
+from fairdial.core.point import Point, number_of_rows
 from fairdial.core.rising import rising_frontier
 from fairdial.errors import InvalidInputError
 
@@ -108,6 +108,13 @@ def describe_nesting(frontier: Frontier) -> str:
     if frontier.nested_loss is not None:
         cost = f", which costs at most {frontier.nested_loss:.4f} of {frontier.objective.title}"
     return f"yes (each row changes its decision at most once along the dial{cost}{rising})"
+
+
+def describe_rows(frontier: Frontier, kind: str) -> str:
+    """Return the number of calibration rows; the sum of their weights if they have weights."""
+    if frontier.certificate == "weighted":
+        return f"{kind} with a total weight of {number_of_rows(frontier.cells)}"
+    return f"{number_of_rows(frontier.cells)} {kind}"
 
 
 def describe_problem(frontier: Frontier) -> str:

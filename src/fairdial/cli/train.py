@@ -280,8 +280,7 @@ def _report(
         warn_if_unreachable,
         warn_if_useless,
     )
-    from fairdial.cli.problems import describe_problem, problem_data
-    from fairdial.core.point import number_of_rows
+    from fairdial.cli.problems import describe_problem, describe_rows, problem_data
 
     frontier = model.frontier_
     lines, parts = summarize(frontier, default, str(result["model"]))
@@ -307,7 +306,7 @@ def _report(
             "frontier": lines,
         },
         f"Positive class: {rows.y.name} = {positive!r} (negative: {negative!r}). On "
-        f"{number_of_rows(frontier.cells)} rows held out from training, "
+        f"{describe_rows(frontier, 'rows')} held out from training, "
         f"{describe_problem(frontier)}:",
         *parts,
     )
