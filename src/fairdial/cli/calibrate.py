@@ -81,9 +81,8 @@ def calibrate(
     """
     from fairdial.cli.model_rows import known_groups
     from fairdial.cli.models import check_model_path, check_stays_signed, open_model
-    from fairdial.cli.points import json_number, summarize
-    from fairdial.cli.problems import describe_problem, problem_data
-    from fairdial.core.point import number_of_rows
+    from fairdial.cli.points import json_number, summarize, warn_if_useless
+    from fairdial.cli.problems import describe_problem, describe_rows, problem_data
 
     if (out is None) != in_place:
         given = "both" if in_place else "neither"
@@ -118,6 +117,7 @@ def calibrate(
         warn(f"DATA has groups that the model didn't know: {', '.join(new)}", FairdialWarning)
     frontier, default = model.frontier_, model.default_tolerance
     lines, parts = summarize(frontier, default, target)
+    warn_if_useless(frontier, default)
     show.result(
         {
             "model": str(target),
@@ -128,7 +128,7 @@ def calibrate(
             "labels": len(frontier.counts) == 2,
             "frontier": lines,
         },
-        f"On {number_of_rows(frontier.cells)} new rows, {describe_problem(frontier)}:",
+        f"On {describe_rows(frontier, 'new rows')}, {describe_problem(frontier)}:",
         *parts,
     )
     show.note(f"Saved in {target}; the default tolerance is {default:g}.")

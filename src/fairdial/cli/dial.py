@@ -99,7 +99,7 @@ def dial(
         old = frontier.at(start)
     changes = count_changes(old, after)
     data = problem_data(frontier) | point_data(after)
-    parts: list[str | Table] = [describe_point(after, any_tolerance)]
+    parts: list[str | Table] = [describe_point(frontier, after, any_tolerance)]
     if not is_plain(frontier.criterion):
         parts.append(demands_table(after))
     parts.append(_group_table(after, changes, start))

@@ -31,6 +31,7 @@ DIGITS, MOST_DIGITS = 4, 16
 FEW_ELIGIBLE = 1_000  # below this, chance moves a group's rate by some hundredths
 MOST_RATES = 8  # of a table; with more, it shows only the lowest and the highest of each kind
 NEW_DATA = "The gap on new data may be larger"
+NO_BOUND = "weighted or reused rows give no bound"
 NOT_REACHABLE = "not reachable"
 NOT_REACHABLE_MEANS = (
     f"{NOT_REACHABLE.capitalize()}: no operating point has a gap that small; the smallest is shown."
@@ -227,7 +228,12 @@ def gap_digits(point: Point) -> str:
 # ---- sentences ---------------------------------------------------------------------------------
 
 
-def describe_point(point: Point, any_tolerance: bool | None) -> str:
+def can_certify(frontier: Frontier) -> bool:
+    """Return whether the calibration rows support statements about new rows at all."""
+    return frontier.certificate not in ("weighted", "none")
+
+
+def describe_point(frontier: Frontier, point: Point, any_tolerance: bool | None) -> str:
     """Describe an operating point; ``any_tolerance`` is that of :func:`holds_for_any`."""
     lowest, highest = point.worst
     accuracy = "" if point.accuracy is None else f", accuracy {point.accuracy:.4f}"
@@ -249,7 +255,8 @@ def describe_point(point: Point, any_tolerance: bool | None) -> str:
     if not point.feasible:
         text += " This is the smallest gap that can be reached."
     if point.certified_gap is None:
-        return f"{text} {NEW_DATA}: --confidence gives a bound."
+        bound = ": --confidence gives a bound" if can_certify(frontier) else f"; {NO_BOUND}"
+        return f"{text} {NEW_DATA}{bound}."
     when = (
         "even if the tolerance was chosen after looking at the results."
         if any_tolerance
@@ -270,6 +277,8 @@ def _caveat(frontier: Frontier, folder: Path | str) -> str:
     if fewest < FEW_ELIGIBLE and len(eligible) > 1:
         name = frontier.groups[eligible.index(fewest)]
         few = f" (the smallest group, {json_value(name)!r}, has only {fewest:,.0f} eligible rows)"
+    if not can_certify(frontier):
+        return f"{NEW_DATA}{few}; {NO_BOUND}."
     command = f"fairdial dial {shlex.quote(str(folder))} --confidence 0.95"
     return f"{NEW_DATA}{few}; for a bound: {command}"
 
@@ -282,6 +291,18 @@ def warn_if_unreachable(frontier: Frontier, tolerance: float, consequence: str) 
             f"`tolerance={tolerance:g}` can't be reached on the calibration rows: the smallest "
             f"{spell(point.criterion.name)} gap is {gap_digits(point)}, {consequence}",
             InfeasibleToleranceWarning,
+        )
+
+
+def warn_if_useless(frontier: Frontier, tolerance: float) -> None:
+    """Warn that a tolerance is reached only by deciding the same for everybody."""
+    (point,) = points_at(frontier, [tolerance])
+    same = decision_of_all(point)
+    if same is not None and _largest_gap(frontier) > tolerance:
+        warn(
+            f"at `tolerance={tolerance:g}` the thresholds select {same}: choose a larger tolerance "
+            "or calibrate on more rows",
+            ConstantDecisionsWarning,
         )
 
 

@@ -13,7 +13,7 @@ from fairdial.cli.output import table
 from fairdial.core.certificates import rate_interval
 from fairdial.core.criteria import Criterion, Demand, exact
 from fairdial.core.frontier import Frontier
-from fairdial.core.point import Point
+from fairdial.core.point import Point, number_of_rows
 from fairdial.core.rising import rising_frontier
 from fairdial.errors import InvalidInputError
 
@@ -98,16 +98,23 @@ def describe_budget(frontier: Frontier) -> str:
 def describe_nesting(frontier: Frontier) -> str:
     """Return whether rows can change back along the dial, and what nesting costs."""
     if frontier.is_family:
-        return "no: each model decides for itself"
+        return "no (each model decides for itself)"
     if frontier.problem.randomize is not None:
-        return "no: a lottery by a hash of the row; the tolerance holds in expectation"
+        return "no (a lottery by a hash of the row; the tolerance holds in expectation)"
     rising = "; no row loses a positive decision" if frontier.problem.rising else ""
     if not frontier.nested:
-        return f"no: a row may change its decision back along the dial{rising}"
-    text = "yes: each row changes its decision at most once along the dial"
+        return f"no (a row may change its decision back along the dial{rising})"
+    cost = ""
     if frontier.nested_loss is not None:
-        text += f", which costs at most {frontier.nested_loss:.4f} of {frontier.objective.title}"
-    return text + rising
+        cost = f", which costs at most {frontier.nested_loss:.4f} of {frontier.objective.title}"
+    return f"yes (each row changes its decision at most once along the dial{cost}{rising})"
+
+
+def describe_rows(frontier: Frontier, kind: str) -> str:
+    """Return the number of calibration rows; the sum of their weights if they have weights."""
+    if frontier.certificate == "weighted":
+        return f"{kind} with a total weight of {number_of_rows(frontier.cells)}"
+    return f"{number_of_rows(frontier.cells)} {kind}"
 
 
 def describe_problem(frontier: Frontier) -> str:
@@ -120,7 +127,7 @@ def describe_problem(frontier: Frontier) -> str:
     if frontier.problem.budget is not None:
         parts.append(f"budget {describe_budget(frontier)}")
     if not frontier.problem.uses_path and not frontier.is_family:
-        parts.append(f"nested {describe_nesting(frontier)}")
+        parts.append(f"nested: {describe_nesting(frontier)}")
     return "; ".join(parts)
 
 
@@ -254,11 +261,11 @@ def rising_point(frontier: Frontier, tolerance: float) -> Point:
     rising = rising_frontier(frontier)
     if rising is not None:
         return rising.at(tolerance)
-    kind = "a lottery" if frontier.problem.randomize else "one without"
+    given = "a lottery" if frontier.problem.randomize else "thresholds that can't only fall"
     raise InvalidInputError(
         "rising",
-        "be used with a model that has thresholds, two or more groups and stored scores",
-        given="a model family" if frontier.is_family else kind,
+        "be used with groups whose thresholds can be lowered within all maximum rates",
+        given="a model family" if frontier.is_family else given,
     )
 
 

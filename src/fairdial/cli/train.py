@@ -273,14 +273,20 @@ def _report(
     show: Output,
 ) -> None:
     """Print what was trained, and what its tolerances do."""
-    from fairdial.cli.points import json_number, json_value, summarize, warn_if_unreachable
-    from fairdial.cli.problems import describe_problem, problem_data
-    from fairdial.core.point import number_of_rows
+    from fairdial.cli.points import (
+        json_number,
+        json_value,
+        summarize,
+        warn_if_unreachable,
+        warn_if_useless,
+    )
+    from fairdial.cli.problems import describe_problem, describe_rows, problem_data
 
     frontier = model.frontier_
     lines, parts = summarize(frontier, default, str(result["model"]))
     if tolerance is not None:
         warn_if_unreachable(frontier, tolerance, "and predict uses that one")
+    warn_if_useless(frontier, default)
     negative, positive = model.classes_.tolist()
     show.result(
         result
@@ -300,7 +306,7 @@ def _report(
             "frontier": lines,
         },
         f"Positive class: {rows.y.name} = {positive!r} (negative: {negative!r}). On "
-        f"{number_of_rows(frontier.cells)} rows held out from training, "
+        f"{describe_rows(frontier, 'rows')} held out from training, "
         f"{describe_problem(frontier)}:",
         *parts,
     )
