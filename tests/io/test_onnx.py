@@ -97,7 +97,7 @@ def test_thresholds_of_any_problem_decide_as_the_model_does(tmp_path):
 @pytest.mark.filterwarnings("ignore::fairdial.errors.FairdialWarning")
 def test_a_lottery_is_refused(tmp_path):
     X, y, groups = table()
-    model = FairBayes(Network(members=1, epochs=1), random_state=0)
+    model = FairBayes(Network(members=1, epochs=1), min_count=5, random_state=0)
     model.set_params(criterion="equalized_odds", randomize="hash")
     model.fit(X, y, sensitive_features=groups)
     with pytest.raises(InvalidInputError, match="`model`"):
