@@ -63,8 +63,9 @@ def calibration_bins(frontier: Frontier) -> Counts | None:
     points = frontier.points
     if isinstance(points, NestedPoints):
         points = points.source
-    scored = isinstance(points, (ThresholdPath, SearchedPoints))
-    if not scored or frontier.certificate in ("none", "weighted"):
+    if not isinstance(points, (ThresholdPath, SearchedPoints)):
+        return None
+    if frontier.certificate in ("none", "weighted"):
         return None
     counts = [
         np.bincount(_bin_of(group.upper), group.counts.sum(axis=0), minlength=BINS)

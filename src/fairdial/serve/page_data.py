@@ -108,6 +108,7 @@ def page_data(
     >>> document["criterion"]["meaning"]
     'Every group should be selected equally often.'
     """
+    frontier: Frontier
     if isinstance(model, Frontier):
         frontier, in_use, known = model, tolerance, labels
     else:
