@@ -31,12 +31,13 @@ from fairdial.core.certify import certify, simultaneous_margin
 from fairdial.core.criteria import Criterion
 from fairdial.core.decide import accuracy_of_counts, by_label, select, select_by_group
 from fairdial.core.lottery import hash_uniform
+from fairdial.core.nested import NestedPoints
 from fairdial.core.objectives import Objective
 from fairdial.core.operating_points import OperatingPoints, PointTable
 from fairdial.core.pareto import pareto
 from fairdial.core.point import Point, Points, number_of_rows
 from fairdial.core.problem import Problem
-from fairdial.core.searched import NestedPoints, SearchedPoints
+from fairdial.core.searched import SearchedPoints
 from fairdial.core.serialization import Certificate as Certificate
 from fairdial.core.serialization import read_frontier, write_frontier
 from fairdial.core.threshold_path import ThresholdPath
