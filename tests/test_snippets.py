@@ -30,6 +30,7 @@ DOCUMENTS = sorted(
 )
 NAMES = [str(document.relative_to(ROOT)) for document in DOCUMENTS]
 OTHERS = "peers.md"  # has tests of its own
+PRINTED = ("costs.md", "criteria.md", "dial.md", "tolerance.md")  # snippets print their tables
 EXAMPLES = sorted(ROOT.glob("docs/examples/*.py"))
 
 
@@ -72,7 +73,9 @@ def test_snippets_run(document: Path, capsys: pytest.CaptureFixture[str]) -> Non
     text = document.read_text(encoding="utf-8")
     printed = capsys.readouterr().out.splitlines()
     rows = [line for line in printed if line.startswith("| ")]
-    assert not [row for row in rows if row not in text]  # tables are what the snippets print
+    if document.name in PRINTED:
+        assert rows
+        assert not [row for row in rows if row not in text]
 
 
 def test_added_methods_pass_the_checks_of_scikit_learn(
