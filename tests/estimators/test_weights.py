@@ -34,7 +34,8 @@ from fairdial import (
     minimum,
     sweep,
 )
-from fairdial.core.criteria import CRITERIA, Demand
+from fairdial.core.criteria import CRITERIA
+from fairdial.core.demands import Demand
 from fairdial.core.rates import SELECTION
 from fairdial.datasets import make_gaussian
 from fairdial.estimators.fitting import weight_argument

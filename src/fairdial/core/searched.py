@@ -15,7 +15,8 @@ from math import ceil, floor
 import numpy as np
 
 from fairdial._arrays import Counts, Dtype, Floats, Indices, Mask
-from fairdial.core.criteria import SPREADS, Criterion, exact, reach
+from fairdial.core.criteria import Criterion
+from fairdial.core.demands import SPREADS, exact, reach
 from fairdial.core.group_scores import GroupScores, place_thresholds, total_counts
 from fairdial.core.lottery import Lottery, solve_lottery
 from fairdial.core.objectives import Terms, evaluate, true_and_false

@@ -21,7 +21,8 @@ from functools import cached_property
 import numpy as np
 
 from fairdial._arrays import Counts, Dtype, Floats, Indices, Mask
-from fairdial.core.criteria import EXACT, Criterion
+from fairdial.core.criteria import Criterion
+from fairdial.core.demands import EXACT
 from fairdial.core.group_scores import GroupScores, place_thresholds, total_counts
 from fairdial.core.operating_points import OperatingPoints, PointTable
 from fairdial.core.problem import Problem
