@@ -273,10 +273,14 @@ class Frontier:
         worst = int(np.argmin(np.where(feasible, np.inf, tolerance)))
         if self.is_family:
             reason = f"The family has {len(self)} models."
+        elif tolerance[worst] in self.points.unproved:
+            reason = "The search for a smaller one was stopped early."
         elif isinstance(self.points, SearchedPoints):
             reason = "No group thresholds have a smaller one."
-            if tolerance[worst] in self.points.unproved:
-                reason = "The search for a smaller one was stopped early."
+        elif isinstance(self.points, ThresholdPath) and gap[worst] > self.points.resolution:
+            reason = "Only the same decision for everybody would reach it."
+        elif isinstance(self.points, ThresholdPath):
+            reason = "Less than one row of the smallest group is a matter of chance."
         else:
             reason = "The nested dial ends there; `nested=False` goes further."
         if self.certificate == "simultaneous":  # thresholds at edges of bins
@@ -289,8 +293,7 @@ class Frontier:
         )
 
     def _warn_if_unproved(self, tolerance: Floats) -> None:
-        unproved = getattr(self.points, "unproved", ())
-        stopped = [value for value in tolerance.tolist() if value in unproved]
+        stopped = [value for value in tolerance.tolist() if value in self.points.unproved]
         if stopped:
             warn(
                 f"The search at the tolerance {stopped[0]:g} was stopped early: the thresholds are "

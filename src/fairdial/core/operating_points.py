@@ -6,6 +6,7 @@ The points of one scorer's thresholds are in ``threshold_path.py``.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Set
 from functools import cached_property
 
 import numpy as np
@@ -66,6 +67,11 @@ class OperatingPoints(ABC):
         """
         points, feasible = self.find(tolerances)
         return self.tabulate(points), feasible
+
+    @property
+    def unproved(self) -> Set[float]:
+        """Tolerances whose answer may not be the best, because a search was stopped."""
+        return frozenset()
 
     @property
     def n_unconstrained(self) -> float:

@@ -7,7 +7,7 @@ for, from the same sorted scores.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Sequence, Set
 from fractions import Fraction
 from functools import cached_property
 from math import ceil, floor
@@ -44,9 +44,8 @@ class SearchedPoints(OperatingPoints):
     ----------
     cells : (C, K)
         Rows by kind and group.
-    unproved : set of float
-        Tolerances whose search was stopped: better thresholds may exist. This happens at
-        tolerances near 0 for rates that don't rise with the selected rows.
+    constant : bool
+        Whether the same decision for everybody is an answer.
     """
 
     def __init__(
@@ -56,20 +55,30 @@ class SearchedPoints(OperatingPoints):
         dtype: Dtype,
         n_labels: int,
         names: Sequence[Hashable] | None = None,
+        *,
+        constant: bool = True,
     ) -> None:
         self.group_scores, self.problem, self.dtype = group_scores, problem, dtype
-        self.n_labels = n_labels
+        self.n_labels, self._constant = n_labels, constant
         self.names = range(len(group_scores)) if names is None else names
         self.cells = total_counts(group_scores)
         self._answers: dict[float, Indices | None] = {}
         self._stopped = False  # whether the last search was
-        self.unproved = set[float]()
+        self._unproved = set[float]()
         self._require_a_solution()
 
     @property
     def criterion(self) -> Criterion:
         """The criterion."""
         return self.problem.criterion
+
+    @property
+    def unproved(self) -> Set[float]:
+        """Tolerances whose search was stopped: better thresholds may exist.
+
+        This happens at tolerances near 0 for rates that don't rise with the selected rows.
+        """
+        return self._unproved
 
     def rebuild(self, group_scores: Sequence[GroupScores]) -> SearchedPoints:
         """Return the points of other scores of the same groups."""
@@ -133,13 +142,18 @@ class SearchedPoints(OperatingPoints):
         ]
 
     def _total(self, least: float = 0) -> Total | None:
-        budget = self.problem.budget
-        if budget is None:
+        """Return the limits on the number of selected rows: the budget, or not none and not all."""
+        budget, n_rows = self.problem.budget, float(self.cells.sum())
+        if budget is None and self._constant:
             return None
         selected = tuple(
             scores.selected[:, : scores.last_rank + 1].sum(axis=0) for scores in self.group_scores
         )
-        return Total(selected, budget.most(float(self.cells.sum())), exact(least))
+        if budget is not None:
+            return Total(selected, budget.most(n_rows), exact(least))
+        whole = self.cells.dtype.kind == "i"
+        some, most = (1.0, n_rows - 1) if whole else np.nextafter((0.0, n_rows), (1.0, 0.0))
+        return Total(selected, Fraction(most), Fraction(some))
 
     # ---- solving -------------------------------------------------------------------------------
 
@@ -247,7 +261,7 @@ class SearchedPoints(OperatingPoints):
             self._stopped = False
             self._answers[tolerance] = self.solve(tolerance)
             if self._stopped:
-                self.unproved.add(tolerance)
+                self._unproved.add(tolerance)
         return self._answers[tolerance]
 
     def gap_at(self, ranks: Indices) -> float:
@@ -402,7 +416,8 @@ class SearchedPoints(OperatingPoints):
 
     def lottery(self, tolerance: float) -> Lottery | None:
         """Return the best mixture of thresholds, which meets the demands in expectation."""
-        return solve_lottery(self._values(), self._limits(tolerance), self._total())
+        total = None if self.problem.budget is None else self._total()
+        return solve_lottery(self._values(), self._limits(tolerance), total)
 
     def _lottery_table(self, tolerances: Floats) -> PointTable:
         lotteries = []

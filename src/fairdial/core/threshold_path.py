@@ -14,7 +14,7 @@ of all points are running sums. It ends at the first point where floor and ceili
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -333,25 +333,45 @@ class ThresholdPath(OperatingPoints):
     def choose(self, tolerances: Floats) -> tuple[PointTable, Mask]:
         """Return the point for each tolerance, and whether it is within the tolerance.
 
-        Where the path ends with a larger gap, a search over all thresholds takes over.
+        Where the path ends with a larger gap, a search over all thresholds takes over, except
+        below one row of the smallest group: there, equal rates are an accident of group sizes. The
+        same decision for everybody has no gap, but is no answer.
         """
         points, feasible = self.find(tolerances)
         table = self.tabulate(points)
-        if feasible.all():
+        if feasible.all() or self.gap.min() <= self.resolution:
             return table, feasible
         beyond = np.flatnonzero(~feasible)
-        found, feasible[beyond] = self.searched.choose(tolerances[beyond])
-        return table.overwrite(beyond, found), feasible
+        ranks = [self.searched.answer(tolerance) for tolerance in tolerances[beyond].tolist()]
+        places = beyond[[found is not None for found in ranks]]
+        if not len(places):
+            return table, feasible
+        feasible[places] = True
+        found = np.stack([found for found in ranks if found is not None])
+        return table.overwrite(places, self.searched.table(tolerances[places], found)), feasible
 
     def rebuild(self, group_scores: Sequence[GroupScores]) -> ThresholdPath:
         """Return the path of other scores of the same groups."""
         return ThresholdPath(group_scores, self.criterion, self.dtype)
 
+    @property
+    def resolution(self) -> float:
+        """How much one row changes the rate of the smallest group."""
+        if self.eligible.dtype.kind == "i":
+            return 1.0 / float(self.eligible.min())
+        return 1.0 / min(len(steps.lower) for steps in self._steps)
+
+    @property
+    def unproved(self) -> Set[float]:
+        """Tolerances whose search was stopped."""
+        return self.searched.unproved if "searched" in self.__dict__ else frozenset()
+
     @cached_property
     def searched(self) -> SearchedPoints:
         """The same scores, searched over all thresholds."""
         problem = Problem(self.criterion, nested=False)
-        return SearchedPoints(self.group_scores, problem, self.dtype, len(self.counts))
+        n_labels = len(self.counts)
+        return SearchedPoints(self.group_scores, problem, self.dtype, n_labels, constant=False)
 
     def bound(self, tolerance: float) -> float | None:
         """Return the best expected accuracy of any rule, randomized or not, within a tolerance."""
