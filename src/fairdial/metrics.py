@@ -76,7 +76,7 @@ def group_table(
         strata, found = encode_groups(control_features, "control_features")
         check_same_length(truth, strata, ("y_true", "control_features"))
         names = list(found)
-    given = Rows(truth, decision, sensitive_features, sample_weight, strata, len(names))
+    given = _Rows(truth, decision, sensitive_features, sample_weight, strata, len(names))
     rates = (*SHOWN, *(find_criterion(criterion).rates if criterion is not None else ()))
     tables = {}
     for stratum, name in enumerate(names):
@@ -159,10 +159,10 @@ def gaps(
     kind, selected, counts = _measure(
         y_true, y_pred, sensitive_features, criterion, sample_weight, control_features, pos_label
     )
-    return gaps_of_demands(kind, selected, counts)
+    return _gaps_of_demands(kind, selected, counts)
 
 
-def gaps_of_demands(criterion: Criterion, selected: Counts, cells: Counts) -> dict[str, float]:
+def _gaps_of_demands(criterion: Criterion, selected: Counts, cells: Counts) -> dict[str, float]:
     """Return the unscaled gap of each demand from selected and all rows by kind, (C, K)."""
     split = criterion.split(selected), criterion.split(cells)
     return {
@@ -183,7 +183,7 @@ def _measure(
     """Return the criterion, and selected and all rows by kind and group, (C, K)."""
     truth, decision = _decisions(y_true, y_pred, pos_label)
     kind, strata = find_strata(find_criterion(criterion), control_features, len(truth))
-    given = Rows(truth, decision, sensitive_features, sample_weight, strata, kind.n_strata)
+    given = _Rows(truth, decision, sensitive_features, sample_weight, strata, kind.n_strata)
     selected, counts = given.cells
     _require_eligible(kind, counts, given.groups)
     return kind, selected, counts
@@ -207,7 +207,7 @@ def _require_eligible(kind: Criterion, counts: Counts, names: tuple[Hashable, ..
             )
 
 
-class Rows:
+class _Rows:
     """Labels and decisions with their groups, counted by kind (stratum and label) and group."""
 
     def __init__(

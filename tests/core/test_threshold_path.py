@@ -528,7 +528,7 @@ def test_the_histogram_route_works_without_labels(n_groups, monkeypatch):
     monkeypatch.setattr(sweeping, "MAX_BINS_PER_ROW", 10**9)
     logits, codes, _ = draw(continuous, 3, n_groups=n_groups, largest=500, smallest=100)
     path = sweep(logits, codes)
-    reached = TOLERANCES[TOLERANCES >= path.gap.min()]
+    reached = TOLERANCES[path.gap.min() <= TOLERANCES]
     binned = ask(sweep(logits, codes, tolerances=TOLERANCES), reached)
     same_points(ask(path, reached), binned)
     assert binned.accuracy is None

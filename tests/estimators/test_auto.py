@@ -344,21 +344,8 @@ def test_lists_of_rows_are_tried_as_arrays_are() -> None:
     everything = np.arange(9)
     others = everything > 4, everything, everything % 2, (0, 1), everything, [], PARITY
     for wide in (np.zeros((9, 3)), np.zeros((9, 300))):
-        found = [
-            find_obstacles(
-                Rows(
-                    given,
-                    everything > 4,
-                    everything,
-                    everything % 2,
-                    (0, 1),
-                    everything,
-                    [],
-                    PARITY,
-                )
-            )
-            for given in (wide, wide.tolist(), tuple(map(tuple, wide)))
-        ]
+        kinds = wide, wide.tolist(), tuple(map(tuple, wide))
+        found = [find_obstacles(Rows(given, *others)) for given in kinds]
         assert found[0] == found[1] == found[2]
         one, other = (make_candidate("logistic", given, 0) for given in (wide, wide.tolist()))
         assert repr(one.estimator) == repr(other.estimator)

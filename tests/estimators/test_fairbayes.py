@@ -598,7 +598,7 @@ def test_calibrating_without_the_groups_is_not_taken_for_one_group() -> None:
 
 
 def test_the_warning_for_an_unreachable_tolerance_points_at_the_users_line() -> None:
-    dial = fitted(criterion=["demographic_parity", "selection_rate>=0.5", "accuracy>=0.99"])
+    dial = fitted(criterion="equalized_odds+true_positive_rate>=0.1+false_positive_rate<=0.9")
     with pytest.warns(InfeasibleToleranceWarning) as seen:
         dial.predict(TEST.X, sensitive_features=TEST.groups, tolerance=0.0)
     assert [w.filename for w in seen] == [__file__]

@@ -16,8 +16,8 @@ import torch
 from torch import Tensor, nn
 
 from fairdial import GFB, CheckpointError, FairBayes, FairdialWarning, Network
-from fairdial.core.criteria import DEMOGRAPHIC_PARITY, Criterion
-from fairdial.core.rates import SELECTION, Rate
+from fairdial.core.criteria import DEMOGRAPHIC_PARITY
+from fairdial.core.rates import SELECTION
 from fairdial.datasets import make_gaussian
 from fairdial.nn.build import build_net
 from fairdial.nn.checkpoint import FILE
@@ -38,10 +38,6 @@ SHARES = np.array([0.6, 0.4])
 
 class KilledError(Exception):
     """Ends a run from inside."""
-
-
-def criterion_of(*rates: Rate) -> Criterion:
-    return Criterion("+".join(rate.name for rate in rates), rates)
 
 
 def parts(
@@ -541,7 +537,7 @@ def stacked(
         seed=1,
     )
     settings = {"rate": 0.02, "weight_decay": 0.05} | STEPS[kind]
-    chosen, objective = list(runs), Tradeoff(criterion_of(SELECTION))
+    chosen, objective = list(runs), Tradeoff(DEMOGRAPHIC_PARITY)
     if "epo" in kind:
         vectors = np.column_stack((np.cos(ANGLES), np.sin(ANGLES)))[chosen]
         return EPOStep(net, objective, vectors=vectors, **settings), batches
@@ -630,7 +626,7 @@ def test_validation_rows_stop_the_runs_as_they_would_alone(kind: str) -> None:
 
     def score(runs: list[int]) -> Any:
         return lambda net: score_weighted(
-            net, data, objective=Tradeoff(criterion_of(SELECTION)), weights=weights[runs]
+            net, data, objective=Tradeoff(DEMOGRAPHIC_PARITY), weights=weights[runs]
         )
 
     step, batches = stacked(kind)
@@ -778,7 +774,7 @@ def test_drawn_weights_resume_with_the_same_bits(average: float | None, tmp_path
         bounds = (1e-3, 10.0)
         step = YOTOStep(
             net,
-            Tradeoff(criterion_of(SELECTION)),
+            Tradeoff(DEMOGRAPHIC_PARITY),
             bounds=bounds,
             condition=float,
             rate=0.02,
@@ -811,7 +807,7 @@ def test_settings_without_validation_rows_train_to_the_end() -> None:
     x, y, codes = table()
     network = quick(members=1, patience=1, epochs=4)
     data = training_data(x.float(), y, codes)
-    objective = Tradeoff(criterion_of(SELECTION))
+    objective = Tradeoff(DEMOGRAPHIC_PARITY)
 
     def fit(etas: np.ndarray) -> Any:
         method = Method(

@@ -14,7 +14,9 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from fairdial.core.criteria import Criterion
+from fairdial.core.criteria import criterion as find_criterion
 from fairdial.core.rates import FALSE_POSITIVE, SELECTION, TRUE_POSITIVE, Rate
+from fairdial.errors import InvalidInputError
 from fairdial.nn.nets import DialNet, Film, Head, MLPTrunk, ModuleStack
 from fairdial.nn.pareto import epo_weights
 from fairdial.nn.partition import fairness_names
@@ -219,6 +221,56 @@ def test_the_order_does_not_matter(rate: Rate) -> None:
         one, two = part(logits, y), part(mixed(logits), y.gather(1, rows)[groups])
         torch.testing.assert_close(two.value, one.value[members], rtol=1e-13, atol=0)
         torch.testing.assert_close(two.gradient, mixed(one.gradient), rtol=1e-13, atol=0)
+
+
+# ---- several demands ---------------------------------------------------------------------------
+
+
+def test_the_gap_of_several_rates_is_the_sum_of_their_gaps() -> None:
+    logits, y = paired(20, members=3, groups=3)
+    both = Tradeoff(find_criterion("equalized_odds"))
+    parts = [Tradeoff(criterion_of(rate)) for rate in (TRUE_POSITIVE, FALSE_POSITIVE)]
+    found, alone = both.disparity(logits, y), [part.disparity(logits, y) for part in parts]
+    torch.testing.assert_close(found.value, alone[0].value + alone[1].value)
+    torch.testing.assert_close(found.gradient, alone[0].gradient + alone[1].gradient)
+    codes = np.repeat(np.arange(3), 9)
+    flat = logits.flatten(1).numpy(), y.flatten().numpy() == 1, codes
+    expected = sum(part.on_rows(*flat)[1] for part in parts)
+    np.testing.assert_allclose(both.on_rows(*flat)[1], expected, rtol=1e-12)
+
+
+def test_gaps_are_divided_by_their_scales() -> None:
+    logits, y = paired(21, groups=2)
+    scaled = find_criterion({"demographic_parity": 0.1, "equal_opportunity": 0.05})
+    found = Tradeoff(scaled).disparity(logits, y)
+    kinds = criterion_of(SELECTION), criterion_of(TRUE_POSITIVE)
+    parts = [Tradeoff(kind).disparity(logits, y) for kind in kinds]
+    torch.testing.assert_close(found.value, parts[0].value + 2.0 * parts[1].value)
+    torch.testing.assert_close(found.gradient, parts[0].gradient + 2.0 * parts[1].gradient)
+
+
+def test_opposite_rates_have_the_same_gap() -> None:
+    logits, y = paired(22, groups=3)
+    one = Tradeoff(find_criterion("false_negative_rate_parity")).disparity(logits, y)
+    other = Tradeoff(criterion_of(TRUE_POSITIVE)).disparity(logits, y)
+    assert torch.equal(one.value, other.value)
+    assert torch.equal(one.gradient, other.gradient)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "demographic_parity_ratio",
+        "accuracy_parity",
+        "predictive_parity",
+        "true_positive_rate>=0.5",
+        "equalized_odds+false_positive_rate<=0.1",
+    ],
+)
+def test_demands_without_a_smooth_gap_are_refused(name: str) -> None:
+    with pytest.raises(InvalidInputError) as caught:
+        Tradeoff(find_criterion(name))
+    assert caught.value.argument == "criterion"
 
 
 # ---- both losses of flat rows ------------------------------------------------------------------

@@ -182,7 +182,8 @@ def join_criteria(given: Sequence[str], ratio: bool) -> str:
     >>> join_criteria(["demographic_parity=0.2", "true_positive_rate>=0.5"], ratio=True)
     'demographic_parity_ratio=0.2+true_positive_rate>=0.5'
     """
-    from fairdial.core.criteria import RATIO, criterion
+    from fairdial.core.criteria import criterion
+    from fairdial.core.demands import RATIO
 
     parts = [part.strip() for text in given for part in text.split("+")]
     if ratio:

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 from fairdial._arrays import Counts
 from fairdial.cli.output import table
 from fairdial.core.certificates import rate_interval
-from fairdial.core.criteria import Criterion, Demand, exact
+from fairdial.core.criteria import Criterion
+from fairdial.core.demands import Demand, exact
 from fairdial.core.frontier import Frontier
 from fairdial.core.point import Point, number_of_rows
 from fairdial.core.rising import rising_frontier
@@ -210,7 +211,7 @@ def gap_range(demand: Demand, rates: Sequence[tuple[float, float]]) -> tuple[flo
     Examples
     --------
     >>> from fairdial.cli.problems import gap_range
-    >>> from fairdial.core.criteria import minimum
+    >>> from fairdial.core.demands import minimum
     >>> gap_range(minimum("true_positive_rate", 0.75), [(0.5, 0.625), (0.7, 0.8)])
     (0.125, 0.25)
     """

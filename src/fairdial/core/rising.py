@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from fairdial.core.frontier import Frontier
-from fairdial.core.searched import NestedPoints, SearchedPoints
+from fairdial.core.nested import NestedPoints
+from fairdial.core.searched import SearchedPoints
 from fairdial.core.sweep import find_points
 from fairdial.core.threshold_path import ThresholdPath
 from fairdial.errors import InvalidInputError
