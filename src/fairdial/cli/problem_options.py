@@ -77,7 +77,7 @@ def stating_problem(command: Callback) -> Callback:
         "predictive_equality, equalized_odds, false_negative_rate_parity, accuracy_parity, "
         "predictive_parity or false_omission_rate_parity. RATE>=X and RATE<=X, such as "
         "'true_positive_rate>=0.8', are limits in every group. Repeat the option to demand several "
-        "at once; with =TOLERANCE each has its own.",
+        "at once; with =TOLERANCE each has its own. [default: demographic_parity, or the model's]",
     )
     @click.option(
         "--ratio",
@@ -94,7 +94,7 @@ def stating_problem(command: Callback) -> Callback:
     @click.option("--cost-fn", type=Number(min=0), help="Minimize costs: that of a false negative.")
     @click.option(
         "--budget",
-        type=BudgetNumber(),
+        type=BudgetNumber(min=0),
         help="Select at most this share of all rows; a whole number above 1 is a number of "
         "calibration rows.",
     )
