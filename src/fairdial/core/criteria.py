@@ -51,6 +51,23 @@ def exact(number: float | int | str | Fraction) -> Fraction:
     return Fraction(repr(float(number)) if isinstance(number, (float, np.floating)) else number)
 
 
+def reach(tolerance: float) -> Fraction:
+    """Return the largest gap that is within a tolerance: what isn't rounded to more than it.
+
+    So the reported gap of a point is a tolerance that the point is within.
+
+    Examples
+    --------
+    >>> from fractions import Fraction
+    >>> from fairdial.core.criteria import reach
+    >>> Fraction(1, 3) <= reach(1 / 3), Fraction(3, 10) <= reach(0.3)
+    (True, True)
+    """
+    if not tolerance:
+        return Fraction(0)
+    return Fraction(tolerance) + Fraction(float(np.spacing(tolerance))) / 2
+
+
 @dataclass(frozen=True)
 class Demand:
     """A limit on one rate in all groups, at a tolerance ``d``.
@@ -137,13 +154,13 @@ class Demand:
         exact quotient, rounded once: it is at most a tolerance if and only if the demand holds.
         """
         gap = _gap(self, *self.parts(selected, counts))
-        if self.scale:
-            return gap if self.scale == 1 else np.asarray(gap / float(self.scale))
-        return np.where(gap > 0, np.inf, 0.0)
+        return gap if self.scale else np.where(gap > 0, np.inf, 0.0)
 
 
 def _gap(demand: Demand, numerator: Counts, denominator: Counts) -> Floats:
-    """Return the gap before scaling, (...), from parts (..., K)."""
+    """Return the gap divided by the scale if there is one, (...), from parts (..., K)."""
+    scale = demand.scale or Fraction(1)
+    size = float(denominator.max(initial=0)) ** 2 * max(scale.numerator, scale.denominator)
     denominator = np.broadcast_to(denominator, numerator.shape)
     with np.errstate(invalid="ignore", divide="ignore"):
         rates = numerator / denominator
@@ -152,12 +169,13 @@ def _gap(demand: Demand, numerator: Counts, denominator: Counts) -> Floats:
     high = np.where(known, rates, -np.inf).argmax(axis=-1, keepdims=True)
     lowest, highest = (np.take_along_axis(rates, k, -1)[..., 0] for k in (low, high))
     if demand.spread == "minimum":
-        gap = demand.level - lowest
+        gap = (demand.level - lowest) / float(scale)
     elif demand.spread == "maximum":
-        gap = highest - demand.level
-    elif numerator.dtype.kind == "f" or float(denominator.max(initial=0)) ** 2 >= EXACT:
+        gap = (highest - demand.level) / float(scale)
+    elif numerator.dtype.kind == "f" or size >= EXACT:
         with np.errstate(invalid="ignore", divide="ignore"):
             gap = highest - lowest if demand.spread == "difference" else 1.0 - lowest / highest
+        gap = gap / float(scale)
     else:
         parts = [
             np.take_along_axis(array, k, -1)[..., 0]
@@ -167,7 +185,7 @@ def _gap(demand: Demand, numerator: Counts, denominator: Counts) -> Floats:
         over = parts[0] * parts[3]  # highest rate, times both denominators
         under = parts[1] * parts[3] if demand.spread == "difference" else over
         with np.errstate(invalid="ignore", divide="ignore"):
-            gap = (over - parts[2] * parts[1]) / under
+            gap = (over - parts[2] * parts[1]) * scale.denominator / (under * scale.numerator)
     return np.where(known.any(axis=-1) & (gap > 0), gap, 0.0)  # nothing selected: ratio 1
 
 
@@ -434,7 +452,14 @@ def minimum(rate: str | Rate, level: float, *, where: Condition | None = None) -
 
 
 def maximum(rate: str | Rate, level: float, *, where: Condition | None = None) -> Demand:
-    """Demand that a rate is at most ``level`` in every group, at every tolerance."""
+    """Demand that a rate is at most ``level`` in every group, at every tolerance.
+
+    Examples
+    --------
+    >>> from fairdial import maximum
+    >>> maximum("false_positive_rate", 0.1).name
+    'false_positive_rate<=0.1'
+    """
     return Demand(find_rate(rate), "maximum", Fraction(0), level, where)
 
 
