@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -25,6 +26,7 @@ from fairdial import (
     CannotCertifyError,
     Costs,
     FairBayes,
+    FairdialWarning,
     InvalidInputError,
     Network,
     SmallGroupError,
@@ -373,3 +375,44 @@ def test_a_family_takes_no_control_features() -> None:
     with pytest.raises(InvalidInputError) as caught:
         fit(YOTO(network=TINY), control_features=SAMPLE.groups)
     assert caught.value.argument == "control_features"
+
+
+def test_calibrating_without_the_strata_of_the_last_time_draws_a_warning() -> None:
+    control = np.where(np.arange(len(HELD.y)) % 2, "a", "b")
+    model = weighted(prefit(), control_features=control)
+    with pytest.warns(FairdialWarning, match="control_features"):
+        weighted(model)
+    assert model.frontier_.criterion.n_strata == 1
+    with warnings.catch_warnings(record=True) as seen:
+        warnings.simplefilter("always")
+        weighted(model)
+    assert not [w for w in seen if "control_features" in str(w.message)]
+
+
+# ---- Parquet files -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("scale", [1, 0.37])
+def test_files_with_weights_and_strata_are_rows_with_them(tmp_path: Path, scale: float) -> None:
+    params = {"criterion": "equalized_odds", "objective": Costs(1, 3), "tolerance": 0.1}
+    control = np.where(np.arange(len(HELD.y)) % 2, "a", "b")
+    model = prefit(**params)
+    logits = np.round(SCORER.decision_function(HELD.X), 1)  # a bin holds one distinct score
+    rows = pd.DataFrame({"score": logits, "group": HELD.groups, "label": HELD.y})
+    rows.assign(w=COUNTS * scale, c=control)[COUNTS > 0].to_parquet(tmp_path / "rows.parquet")
+    model.calibrate_parquet(tmp_path, label="label", weight="w", control="c")
+    expected = sweep(
+        logits,
+        HELD.groups,
+        HELD.y,
+        criterion="equalized_odds",
+        objective=Costs(1, 3),
+        sample_weight=COUNTS * scale,
+        control_features=control,
+        min_count=1,
+    )
+    here, there = model.frontier_.at(0.1), expected.at(0.1)
+    assert here.gaps == pytest.approx(there.gaps)
+    assert here.value == pytest.approx(there.value)
+    assert max(here.gaps.values()) <= 0.1
+    assert len(here.gaps) == 4

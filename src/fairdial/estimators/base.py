@@ -257,6 +257,12 @@ class DialClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
         known = self.frontier_.groups if hasattr(self, "frontier_") else ()
         if sensitive is None and len(known) > 1:
             raise InvalidInputError("sensitive_features", "be given, as in the last calibration")
+        if control_features is None and known and self.frontier_.criterion.n_strata > 1:
+            warn(
+                "the last calibration had `control_features`, but this one has none: the tolerance "
+                "no longer holds within their strata",
+                FairdialWarning,
+            )
         positive = None if y is None else is_positive(y, self.classes_)
         with self._explain_missing_column():
             self._calibrate(
