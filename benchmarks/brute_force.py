@@ -27,7 +27,7 @@ from common import machine, table
 from numpy.typing import NDArray
 
 from fairdial import Budget, Costs, Criterion, Frontier, InvalidInputError, Point, sweep
-from fairdial.core.criteria import Demand, find_rate
+from fairdial.core.demands import Demand, find_rate
 from fairdial.core.searched import SearchedPoints
 from fairdial.core.threshold_path import ThresholdPath
 

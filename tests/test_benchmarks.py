@@ -35,6 +35,8 @@ def _beside_common(monkeypatch: pytest.MonkeyPatch) -> None:
             "criterion",
             {"demographic_parity", "equal_opportunity", "predictive_equality"},
         ),
+        ("criteria.py", "rule", {"fairdial, sort", "fairdial, histogram"}),
+        ("odds.py", "method", {"fairdial", "fairdial, lottery", "fairdial, cross-fitted"}),
         (
             "parquet.py",
             "CPU s",

@@ -190,7 +190,7 @@ def check_weights(
         total = float(weights.sum(dtype=np.float64))
     if not 0 < total < np.inf:
         raise InvalidInputError(
-            name, "have a positive and finite sum", given=f"{total:g}, from {n_rows:,} rows"
+            name, "have a finite sum above zero", given=f"{total:g}, from {n_rows:,} rows"
         )
     exact = exact_weights(weights)
     return None if (exact == 1).all() else exact

@@ -20,10 +20,11 @@ from typing import TYPE_CHECKING, Any, Literal
 from fairdial.errors import InvalidInputError
 
 if TYPE_CHECKING:
+    from fairdial.core.criteria import Criterion
     from fairdial.estimators.base import DialClassifier
 
 Kind = Literal["learner", "network", "family", "auto"]
-Option = Literal["epochs", "members", "recalibrate", "budget"]
+Option = Literal["epochs", "members", "recalibrate", "time_limit"]
 NETWORK_OPTIONS: tuple[Option, ...] = ("epochs", "members")
 COMMON = (  # constructor parameters of every method
     "criterion",
@@ -34,6 +35,7 @@ COMMON = (  # constructor parameters of every method
     "sensitive_column",
     "random_state",
 )
+DIAL = ("objective", "budget", "nested", "rising", "randomize")  # of methods with thresholds
 THRESHOLDS = (
     "scores each row by {scorer} and selects rows above the threshold of their group; the "
     "tolerance sets the thresholds"
@@ -76,13 +78,15 @@ class Method:
     build : callable, optional
         Returns an unfitted estimator for a :class:`Spec`; by default the class with its options.
     options : tuple of str
-        The options among "epochs", "members", "recalibrate" and "budget" that apply.
+        The options among "epochs", "members", "recalibrate" and "time_limit" that apply.
     scorers : tuple of str
         Kinds of scorers that a saved model of this class may have.
     types : tuple of type
         Your own classes that the fitted scorer consists of; loading trusts them.
     max_groups : int, optional
         Number of groups that it can handle; any number by default.
+    one_rate : bool
+        Whether its training needs a criterion that compares one rate.
     trees : bool
         Whether it grows trees.
     candidate : str, optional
@@ -108,6 +112,7 @@ class Method:
     scorers: tuple[str, ...] = ("estimators", "averaged", "object")
     types: tuple[type, ...] = ()
     max_groups: int | None = None
+    one_rate: bool = False
     trees: bool = False
     candidate: str | None = None
     complexity: int = 0
@@ -117,6 +122,12 @@ class Method:
         """Whether it trains a network."""
         return "epochs" in self.options
 
+    def refuses(self, criterion: Criterion) -> bool:
+        """Return whether it can't be trained for a criterion."""
+        from fairdial.estimators.gfb import compared_rate
+
+        return self.one_rate and compared_rate(criterion) is None
+
     def make(
         self,
         *,
@@ -125,7 +136,7 @@ class Method:
         wide: bool = False,
         epochs: int | None = None,
         members: int | None = None,
-        budget: float | None = None,
+        time_limit: float | None = None,
         recalibrate: bool = False,
         network: Mapping[str, Any] | None = None,
         **common: Any,
@@ -133,7 +144,8 @@ class Method:
         """Return an estimator that isn't trained yet.
 
         Options that don't apply to the method raise an error. ``network`` holds further arguments
-        of the network, if there is one; ``common`` are arguments that all estimators take.
+        of the network, if there is one; ``common`` are arguments that all estimators take, or all
+        with thresholds (``objective``, ``budget``, ``nested``, ``rising``, ``randomize``).
 
         Examples
         --------
@@ -145,7 +157,7 @@ class Method:
         given = {
             "epochs": epochs,
             "members": members,
-            "budget": budget,
+            "time_limit": time_limit,
             "recalibrate": "group" if recalibrate else None,
         }
         given = {name: value for name, value in given.items() if value is not None}
@@ -154,6 +166,12 @@ class Method:
                 others = [m.name for m in methods() if name in m.options]
                 raise InvalidInputError(
                     name, f"be left out for the method {self.name}: it is for {', '.join(others)}"
+                )
+        for name in [name for name in DIAL if name in common]:
+            if name not in inspect.signature(self.load()).parameters:
+                raise InvalidInputError(
+                    name,
+                    f"be left out for the method {self.name}: it is for methods with thresholds",
                 )
         settings = {name: given.pop(name) for name in NETWORK_OPTIONS if name in given}
         spec = Spec(seed, texts, wide, settings | dict(network or {}), common | given)
@@ -405,6 +423,7 @@ BUILT_IN = (
         options=(*NETWORK_OPTIONS, "recalibrate"),
         scorers=("net",),
         max_groups=2,
+        one_rate=True,
         candidate="gfb",
         complexity=5,
     ),
@@ -445,7 +464,7 @@ BUILT_IN = (
         description="The simplest of the methods that are about as good as the best on "
         "validation rows.",
         kind="auto",
-        options=("recalibrate", "budget"),
+        options=("recalibrate", "time_limit"),
         scorers=(),
     ),
 )

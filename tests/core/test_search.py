@@ -302,3 +302,40 @@ def test_range_maxima():
         assert (ends[:, 0] <= best).all()
         assert (best <= ends[:, 1]).all()
         assert (values[best] == [values[a : b + 1].max() for a, b in ends]).all()
+
+
+@pytest.mark.parametrize("kind", ["concave", "labels", "any"])
+def test_tolerance_zero_is_a_shared_rate(kind):
+    rng = np.random.default_rng(7)
+    groups = Groups(rng, 4, 2000, "ties")
+    values = groups.values(rng, kind)
+    numerators, denominators = groups.rate("selection")
+    best = [{} for _ in values]  # by rate, of each group
+    for table, value, above, below in zip(best, values, numerators, denominators, strict=True):
+        for rank, gain in enumerate(value):
+            rate = Fraction(int(above[rank]), int(below))
+            table[rate] = max(gain, table.get(rate, -np.inf))
+    shared = set.intersection(*map(set, best))
+    expected = max(sum(table[rate] for table in best) for rate in shared)
+    found = search(values, [Limit(numerators, denominators, "difference", Fraction(0))])
+    assert found.value == pytest.approx(expected, abs=1e-9)
+
+
+def test_a_start_only_helps(gaussian):
+    values, rates = gaussian
+    limits = [Limit(*rates["selection"], "difference", Fraction(1, 20))]
+    found = search(values, limits)
+    for start in (found.ranks, found.ranks * 0, found.ranks + 1):
+        assert search(values, limits, start=start).value == pytest.approx(found.value, abs=1e-12)
+
+
+def test_a_budget_takes_the_best_rows(gaussian):
+    values, rates = gaussian
+    selected = rates["selection"][0]
+    gains = np.sort(np.concatenate([np.diff(v) for v in values]))[::-1]
+    for most in (0, 1, 1234, 3000, 10_000):
+        found = search(values, [], total=Total(selected, Fraction(most)))
+        assert found.value == pytest.approx(np.maximum(gains[:most], 0).sum(), abs=1e-12)
+        exact = search(values, [], total=Total(selected, Fraction(most), Fraction(most)))
+        assert exact.value == pytest.approx(gains[:most].sum(), abs=1e-12)
+        assert sum(part[k] for part, k in zip(selected, exact.ranks, strict=True)) == most

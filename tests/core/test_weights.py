@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fairdial import sweep
 from fairdial._arrays import exact_weights
 from fairdial._validation import check_weights, encode_strata
 from fairdial.core.bootstrap import resampled_accuracy
@@ -21,7 +24,7 @@ from fairdial.core.decide import (
 from fairdial.core.group_scores import sort_scores, total_counts
 from fairdial.core.histograms import Histogram, refine
 from fairdial.core.threshold_path import ThresholdPath
-from fairdial.errors import InvalidInputError
+from fairdial.errors import FairdialWarning, InvalidInputError
 
 CRITERIA = ("demographic_parity", "equal_opportunity", "predictive_equality")
 TOLERANCES = np.array([0.0, 0.02, 0.05, 0.1, 0.3, 1.0])
@@ -197,7 +200,7 @@ def test_weights_times_a_power_of_two_change_no_threshold(exponent, criterion, n
                 )
                 for scaled in (given_, given_ * 2.0**exponent)
             ]
-            np.testing.assert_array_equal(paths[0].gap, paths[1].gap)
+            np.testing.assert_allclose(paths[0].gap, paths[1].gap, rtol=0, atol=1e-15)
             points = np.arange(len(paths[0]))
             thresholds, selected = paths[0].read(points)
             found, rows = paths[1].read(points)
@@ -346,3 +349,19 @@ def test_the_bootstrap_varies_with_the_rows_and_not_with_the_scale_of_the_weight
         spread.append(resampled_accuracy(path, np.array([1.0]), 200, rng, sizes)[1].std())
     assert spread[0] == pytest.approx(spread[1], rel=0.05)
     assert 0.5 < spread[0] / np.sqrt(0.25 / len(logits)) < 1.5
+
+
+def test_scores_of_minus_infinity_are_never_selected():
+    rng = np.random.default_rng(3)
+    for seed in range(20):
+        logits = np.where(rng.random(40) < 0.3, -np.inf, rng.normal(size=40).round(1))
+        codes, y = np.arange(40) % 2, rng.integers(0, 2, 40)
+        y[:4] = [0, 0, 1, 1]
+        frontier = sweep(logits, codes, y, criterion="equalized_odds", min_count=1)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", FairdialWarning)
+            points = frontier.at(TOLERANCES)
+        for i in range(len(TOLERANCES)):
+            selected = logits > points.thresholds[i][codes]
+            expected = count_rows(codes[selected], y[selected] == 1, 2)
+            np.testing.assert_array_equal(points.selected[i], expected, err_msg=str(seed))

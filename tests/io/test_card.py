@@ -20,12 +20,13 @@ from fairdial import (
     GFB,
     YOTO,
     CannotCertifyError,
+    Costs,
     FairBayes,
     FairBiNN,
     FairdialWarning,
-    InfeasibleToleranceWarning,
     Network,
 )
+from fairdial.core.rising import rising_frontier
 from fairdial.datasets import make_gaussian
 from fairdial.io.card import CONFIDENCE, TOLERANCES, UNCONSTRAINED, model_card
 
@@ -68,13 +69,59 @@ def test_the_operating_points_are_those_of_the_frontier(name: str) -> None:
     assert [line[0] for line in lines] == [f"{t:.2f}" for t in TOLERANCES] + ["unconstrained"]
     for line, tolerance in zip(lines, (*TOLERANCES, UNCONSTRAINED), strict=True):
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", InfeasibleToleranceWarning)
+            warnings.simplefilter("ignore", FairdialWarning)
             point = model.frontier_.at(tolerance)
         assert line[1] == f"{point.accuracy:.4f}"
         assert ("not reached" in line[2]) == (not point.feasible)
         digits = 0.5e-4 if point.feasible else 0.05 * point.gap
         assert abs(float(line[2].split()[0]) - point.gap) <= digits
         assert line[3:] == [f"{rate:.4f}" for rate in point.selection_rate]
+
+
+GENERAL: dict[str, dict[str, Any]] = {
+    "equalized odds": {"criterion": "equalized_odds", "tolerance": 0.05},
+    "mapping": {
+        "criterion": {"demographic_parity": 0.1, "equal_opportunity": 0.05},
+        "objective": Costs(1, 5),
+    },
+    "nested": {"criterion": "equalized_odds", "nested": True, "tolerance": 0.05},
+    "budget": {"budget": 0.2, "tolerance": 0.05},
+    "rising": {"rising": True, "tolerance": 0.05},
+    "lottery": {"criterion": "equalized_odds", "randomize": "hash", "tolerance": 0.05},
+}
+
+
+@pytest.mark.parametrize("name", GENERAL)
+def test_every_demand_is_listed_with_its_gap_at_the_default_tolerance(name: str) -> None:
+    model = fitted(FairBayes(LOGISTIC, per_group=True, **GENERAL[name]))
+    card, tolerance = model_card(model), model.default_tolerance
+    point = model.frontier_.at(tolerance)
+    part = card.split("## At the default tolerance")[1].split("\n## ")[0]
+    lines = [line for line in table(card, "At the default tolerance") if len(line) == 5]
+    rates = point.rates.reshape(len(point.gaps), -1)
+    for line, (demand, gap), rate in zip(lines[1:], point.gaps.items(), rates, strict=True):
+        assert line[:2] == [demand, f"{gap:.4f}"]
+        assert line[3:] == [f"{value:.4f}" for value in rate]
+    rising = None if name == "rising" else rising_frontier(model.frontier_)
+    assert ("selected if nobody loses" in part) == (rising is not None)
+    if rising is not None:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", FairdialWarning)
+            assert f"gap {rising.at(tolerance).gap:.4f}" in part
+
+
+def test_the_card_says_what_is_solved_and_how_rows_move() -> None:
+    def said(name: str) -> str:
+        card = model_card(fitted(FairBayes(LOGISTIC, per_group=True, **GENERAL[name])))
+        return card.split("## Criterion")[1].split("\n## ")[0]
+
+    assert "change it back" in said("equalized odds")
+    assert "at most once" in said("nested")
+    assert "in expectation" in said("lottery")
+    assert "false negative 5" in said("mapping")
+    assert "0.5 d" in said("mapping")
+    assert "0.2 of all rows" in said("budget")
+    assert "no row loses" in said("rising")
 
 
 @pytest.mark.parametrize("name", MODELS)

@@ -17,12 +17,13 @@ pytest.importorskip("torch")
 pytest.importorskip("onnx")
 runtime = pytest.importorskip("onnxruntime")
 
-from fairdial import EPO, GFB, FairBayes, Network, load  # noqa: E402
+from fairdial import EPO, GFB, Costs, FairBayes, Network, load  # noqa: E402
 from fairdial.datasets import load_adult  # noqa: E402
 from fairdial.errors import InvalidInputError  # noqa: E402
 from fairdial.io.onnx import export_onnx  # noqa: E402
 
 ADULT = load_adult()
+DEFAULTS = {"objective": "accuracy", "budget": None, "nested": None}
 TOLERANCES = np.linspace(0.0, 0.2, 20)
 KINDS = {"tensor(double)": np.float64, "tensor(int64)": np.int64, "tensor(string)": object}
 
@@ -73,6 +74,34 @@ def test_decisions_are_the_models_on_every_row_of_adult_at_20_tolerances(tmp_pat
     model.fit(train.X, train.y, sensitive_features=train.groups)
     path = export_onnx(model, tmp_path / "adult.onnx")
     check_equal(model, path, ADULT.X, ADULT.groups)
+
+
+@pytest.mark.filterwarnings("ignore::fairdial.errors.FairdialWarning")
+def test_thresholds_of_any_problem_decide_as_the_model_does(tmp_path):
+    X, y, groups = table()
+    problems = (
+        {"criterion": "equalized_odds"},
+        {"criterion": "equal_opportunity", "objective": Costs(1, 5)},
+        {"criterion": "equalized_odds", "nested": True},
+        {"budget": 0.2},
+    )
+    model = FairBayes(Network(members=1, epochs=2), random_state=0)
+    model.fit(X, y, sensitive_features=groups)
+    for number, problem in enumerate(problems):
+        model.set_params(**({"criterion": "demographic_parity", **DEFAULTS} | problem))
+        model.calibrate(X, y, sensitive_features=groups)
+        path = export_onnx(model, tmp_path / f"{number}.onnx")
+        check_equal(model, path, X, groups, tolerances=(0.02, 0.1, 0.5))
+
+
+@pytest.mark.filterwarnings("ignore::fairdial.errors.FairdialWarning")
+def test_a_lottery_is_refused(tmp_path):
+    X, y, groups = table()
+    model = FairBayes(Network(members=1, epochs=1), min_count=5, random_state=0)
+    model.set_params(criterion="equalized_odds", randomize="hash")
+    model.fit(X, y, sensitive_features=groups)
+    with pytest.raises(InvalidInputError, match="`model`"):
+        export_onnx(model, tmp_path / "lottery.onnx")
 
 
 def table(n: int = 600) -> tuple[pd.DataFrame, np.ndarray, np.ndarray]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 import sys
@@ -28,6 +29,8 @@ from fairdial import (
     EPO,
     GFB,
     YOTO,
+    Budget,
+    Costs,
     FairBayes,
     FairBiNN,
     FairdialWarning,
@@ -36,9 +39,13 @@ from fairdial import (
     Network,
     TableEncoder,
     criterion,
+    minimum,
 )
-from fairdial.core.criteria import SELECTION, Criterion
+from fairdial.core.criteria import Criterion
+from fairdial.core.demands import Demand
+from fairdial.core.rates import SELECTION, TRUE_POSITIVE, Rate
 from fairdial.io import networks
+from fairdial.io.manifest import digest_of
 
 RNG = np.random.default_rng(0)
 SIZE = 1500
@@ -464,12 +471,81 @@ def test_callbacks_and_checkpoints_are_left_out(tmp_path) -> None:
     assert str(tmp_path) not in (tmp_path / "model" / "manifest.json").read_text()
 
 
-def test_a_custom_criterion_is_refused(tmp_path) -> None:
-    model = FairBayes(LOGISTIC, criterion=Criterion("mine", (SELECTION,)), random_state=0)
+def test_rates_and_conditions_that_are_code_are_refused(tmp_path) -> None:
+    def is_even(control: Any) -> Any:
+        return control["number"] % 2 == 0
+
+    rate = Rate("mine", None, SELECTION.link, SELECTION.slope, SELECTION.inverse, (-1.0, 1.0))
+    control = pd.DataFrame({"number": np.arange(len(Y))})
+    for own, argument in ((Criterion("mine", (rate,)), "criterion"),
+                          (minimum("selection_rate", 0.1, where=is_even), "where")):  # fmt: skip
+        model = FairBayes(LOGISTIC, criterion=own, random_state=0)
+        more = {} if argument == "criterion" else {"control_features": control}
+        quietly(model.fit, NUMBERS, Y, sensitive_features=GROUPS, **more)
+        with pytest.raises(InvalidInputError, match=f"`{argument}`"):
+            model.save(tmp_path / "model")
+        assert list(tmp_path.iterdir()) == []
+
+
+PROBLEMS: dict[str, dict[str, Any]] = {
+    "text": {"criterion": "equalized_odds+true_positive_rate>=0.1"},
+    "mapping": {"criterion": {"demographic_parity": 0.1, "equal_opportunity": 0.05}},
+    "list": {"criterion": ["demographic_parity_ratio", minimum("true_positive_rate", 0.1)]},
+    "demand": {"criterion": Demand(TRUE_POSITIVE, "ratio", 0.5), "nested": True},
+    "costs": {"objective": Costs(1, 5), "rising": True},
+    "budget": {"budget": Budget(0.3, exact=True), "criterion": Criterion("mine", (SELECTION,))},
+    "rows": {"budget": 40, "objective": "f1"},
+    "lottery": {"criterion": "equalized_odds", "randomize": "hash"},
+    "tolerance": {"criterion": {"equal_opportunity": 0.1}, "tolerance": None},
+}
+
+
+@pytest.mark.parametrize("name", PROBLEMS)
+def test_any_problem_comes_back_to_the_last_bit(name: str, tmp_path) -> None:
+    model = FairBayes(LOGISTIC, random_state=0, **PROBLEMS[name])
     quietly(model.fit, NUMBERS, Y, sensitive_features=GROUPS)
-    with pytest.raises(InvalidInputError, match="`criterion`"):
-        model.save(tmp_path / "model")
-    assert list(tmp_path.iterdir()) == []
+    model.save(tmp_path / "model")
+    again = fairdial.load(tmp_path / "model")
+    for parameter in ("criterion", "objective", "budget", "nested", "rising", "randomize"):
+        assert getattr(again, parameter) == getattr(model, parameter)
+        assert type(getattr(again, parameter)) is type(getattr(model, parameter))
+    assert again.default_tolerance == model.default_tolerance
+    assert again.problem == model.problem
+    assert again.frontier_.to_json() == model.frontier_.to_json()
+    decide = (quietly(m.predict, NUMBERS, sensitive_features=GROUPS) for m in (model, again))
+    assert np.array_equal(*decide)
+
+
+def test_conditions_that_are_columns_come_back(tmp_path) -> None:
+    kind = minimum("selection_rate", 0.1, where="old")
+    model = FairBayes(LOGISTIC, criterion=[kind, "demographic_parity"], random_state=0)
+    control = pd.DataFrame({"old": np.arange(len(Y)) % 2 == 0})
+    quietly(model.fit, NUMBERS, Y, sensitive_features=GROUPS, control_features=control)
+    model.save(tmp_path / "model")
+    again = fairdial.load(tmp_path / "model")
+    assert again.criterion == model.criterion
+    assert again.frontier_.criterion == model.frontier_.criterion
+
+
+def test_models_of_version_2_lack_the_newer_parameters(tmp_path) -> None:
+    model = quietly(FairBayes(LOGISTIC, random_state=0).fit, NUMBERS, Y, sensitive_features=GROUPS)
+    model.save(tmp_path / "model")
+    place = tmp_path / "model" / "manifest.json"
+    manifest = json.loads(place.read_text())
+    for name in ("objective", "budget", "nested", "rising", "randomize"):
+        del manifest["parameters"][name]
+
+    def write(version: int) -> None:
+        body = json.dumps(manifest | {"version": version}).encode()
+        place.write_bytes(body)
+        place.with_name("manifest.sha256").write_bytes(digest_of(body))
+
+    write(2)
+    assert fairdial.load(tmp_path / "model").objective == "accuracy"
+    for version in (3, 4):
+        write(version)
+        with pytest.raises(ModelFileError):
+            fairdial.load(tmp_path / "model")
 
 
 def test_an_unregistered_estimator_is_refused(tmp_path) -> None:

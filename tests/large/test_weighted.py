@@ -16,13 +16,14 @@ from fairdial import (
     InvalidInputError,
     ScoreSummary,
     SmallGroupError,
-    UnknownGroupError,
     calibrate_parquet,
+    minimum,
     summarize_parquet,
     sweep,
 )
 from fairdial.core.decide import by_label
-from fairdial.errors import InfeasibleToleranceWarning
+from fairdial.core.threshold_path import ThresholdPath
+from fairdial.errors import FairdialWarning
 from fairdial.large import reader
 
 DATA = Path(__file__).parents[1] / "data"
@@ -67,8 +68,11 @@ def without_strata(rows):
 
 
 def ask(frontier, tolerances=TOLERANCES):
+    """The answers; those of a path, to the tolerances that it reaches."""
+    if isinstance(frontier.points, ThresholdPath):
+        tolerances = tolerances[frontier.points.find(tolerances)[1]]
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", InfeasibleToleranceWarning)
+        warnings.simplefilter("ignore", FairdialWarning)
         return frontier.at(tolerances)
 
 
@@ -100,41 +104,65 @@ def test_whole_weights_are_repeated_rows(ties, dtype):
     assert weighted.strata == plain.strata == ("north", "south", "west")
     assert weighted != plain  # it has fewer rows
     assert weighted.rows.sum() == np.count_nonzero(rows["sample_weight"])
-    for criterion in CRITERIA:
-        one, two = (s.to_frontier(criterion) for s in (weighted, plain))
-        np.testing.assert_array_equal(one.gap, two.gap)
+    for criterion in (*CRITERIA, "equalized_odds"):
+        one, two = (s.to_frontier(criterion, min_count=1) for s in (weighted, plain))
         same_points(ask(one), ask(two))
 
 
 @pytest.mark.parametrize("n_groups", [2, 3, 5])
 @pytest.mark.parametrize("criterion", CRITERIA)
 def test_a_second_pass_over_weighted_rows_gives_the_answers_of_repeated_rows(criterion, n_groups):
-    rows = draw(2, 1500, n_groups)
+    rows = without_strata(draw(2, 1500, n_groups))
     batches = [part(rows, places) for places in np.split(np.arange(1500), [400, 410, 1100])]
-    for columns in (rows, without_strata(rows)):
-        own = [{name: batch[name] for name in columns} for batch in batches]
-        summary = sum(ScoreSummary.from_scores(**batch) for batch in own)
-        exact = summary.to_frontier(criterion, tolerances=TOLERANCES, refine=own)
-        whole = without_strata(repeated(rows))
-        same_points(ask(exact), ask(sweep(**whole, criterion=criterion)))
+    summary = sum(ScoreSummary.from_scores(**batch) for batch in batches)
+    exact = summary.to_frontier(criterion, tolerances=TOLERANCES, refine=batches)
+    same_points(ask(exact), ask(sweep(**repeated(rows), criterion=criterion)))
+    assert exact.certificate == "weighted"
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"criterion": "demographic_parity"},
+        {"criterion": "equalized_odds", "objective": "balanced_accuracy"},
+        {"criterion": "demographic_parity_ratio", "budget": 0.3},
+        {"criterion": ["equal_opportunity", "false_positive_rate<=0.6"], "budget": 400},
+    ],
+)
+@pytest.mark.parametrize("strata", [False, True])
+def test_scores_that_are_edges_have_the_answers_of_sweep(strata, options, weighted):
+    rows = draw(2, 1500, 2)
+    rows["logits"] = np.round(rows["logits"] * 4) / 4  # one distinct score in a bin
+    if not strata:
+        rows = without_strata(rows)
+    if not weighted:
+        del rows["sample_weight"]
+    whole = {"value": "labels", "nested": False, "min_count": 1, **options}
+    summary = ScoreSummary.from_scores(**rows).to_frontier(**whole)
+    expected, found = ask(sweep(**rows, **whole)), ask(summary)
+    np.testing.assert_array_equal(found.feasible, expected.feasible)
+    np.testing.assert_array_equal(found.counts, expected.counts)
+    np.testing.assert_allclose(found.value, expected.value, rtol=1e-12)
+    assert (found.gap[found.feasible] <= TOLERANCES[found.feasible]).all()
 
 
 @pytest.mark.parametrize("criterion", CRITERIA)
 def test_a_second_pass_over_real_weights_meets_the_tolerances(criterion):
-    rows = draw(3, 1500, whole=False)
+    rows = without_strata(draw(3, 1500, whole=False))
     summary = ScoreSummary.from_scores(**rows)
     frontier = summary.to_frontier(criterion, tolerances=TOLERANCES, refine=[rows])
     points = ask(frontier)
     label = {"demographic_parity": None, "equal_opportunity": 1, "predictive_equality": 0}
     wanted = label[criterion]
     eligible = np.ones(1500, bool) if wanted is None else rows["y"] == wanted
-    for i, tolerance in enumerate(TOLERANCES):
+    for i, tolerance in enumerate(points.tolerance):
         rates = []
         for name, threshold in zip(frontier.groups, points.thresholds[i], strict=True):
             weights = np.where(eligible & (rows["groups"] == name), rows["sample_weight"], 0)
             rates.append((weights * (rows["logits"] > threshold)).sum() / weights.sum())
         assert max(rates) - min(rates) == pytest.approx(points.gap[i], abs=1e-12)
-        assert not points.feasible[i] or points.gap[i] <= tolerance
+        assert points.gap[i] <= tolerance
 
 
 @pytest.mark.parametrize("whole", [True, False])
@@ -198,7 +226,7 @@ def test_names_without_weight_are_as_if_absent():
 
 
 def test_small_groups_are_counted_in_rows_and_not_in_weights():
-    rows = draw(9, 180)
+    rows = without_strata(draw(9, 180))
     rows["sample_weight"] = rows["sample_weight"] + 100
     summary = ScoreSummary.from_scores(**rows)
     assert summary.to_frontier(min_count=60).groups == summary.groups
@@ -220,8 +248,17 @@ def test_bad_weights_are_refused(bad):
     assert refused.value.argument == "sample_weight"
 
 
-def test_batches_lack_nothing_and_name_known_strata():
-    rows = draw(11)
+def test_small_strata_are_refused():
+    rows = draw(9, 180)
+    del rows["sample_weight"]
+    summary = ScoreSummary.from_scores(**rows)
+    assert summary.to_frontier(min_count=20).groups == summary.groups
+    with pytest.raises(SmallGroupError):
+        summary.to_frontier(min_count=21)
+
+
+def test_batches_lack_nothing_and_have_the_weights():
+    rows = without_strata(draw(11))
     summary = ScoreSummary.from_scores(**rows)
 
     def refuse(batch):
@@ -229,14 +266,31 @@ def test_batches_lack_nothing_and_name_known_strata():
             summary.to_frontier(tolerances=[0.0], refine=[batch])
         return refused.value.argument
 
-    assert refuse(without_strata(rows)) == "refine"
     assert refuse(tuple(rows.values())) == "refine"
     assert refuse({**rows, "bits": 8}) == "refine"
+    assert refuse({name: rows[name] for name in ("logits", "groups")}) == "refine"
     assert refuse({**rows, "sample_weight": rows["sample_weight"] + 1}) == "refine"
-    strange = {**rows, "control_features": np.full(600, "nowhere")}
-    with pytest.raises(UnknownGroupError) as refused:
-        summary.to_frontier(tolerances=[0.0], refine=[strange])
-    assert refused.value.argument == "control_features"
+    assert refuse({**rows, "sample_weight": -rows["sample_weight"]}) == "sample_weight"
+
+
+def test_a_second_pass_needs_one_rate_and_no_strata():
+    rows = draw(11)
+    summary = ScoreSummary.from_scores(**rows)
+    bare = ScoreSummary.from_scores(**without_strata(rows))
+    options = {"tolerances": [0.1], "refine": [rows], "min_count": 1}
+    for asked, criterion in ((summary, "demographic_parity"), (bare, "equalized_odds")):
+        with pytest.raises(InvalidInputError) as refused:
+            asked.to_frontier(criterion, **options)
+        assert refused.value.argument == "refine"
+        assert asked.to_frontier(criterion, tolerances=[0.1], min_count=1).groups == bare.groups
+
+
+def test_conditions_of_a_criterion_need_the_rows():
+    summary = ScoreSummary.from_scores(**draw(11))
+    demand = minimum("true_positive_rate", 0.5, where="area")
+    with pytest.raises(InvalidInputError) as refused:
+        summary.to_frontier(["demographic_parity", demand])
+    assert refused.value.argument == "criterion"
 
 
 # ---- files and queries ---------------------------------------------------------------------------
@@ -305,9 +359,12 @@ def test_files_give_the_answers_of_the_rows_in_memory(criterion, n_groups, tmp_p
     summary = summarize_parquet(folder, **COLUMNS)
     assert summary == ScoreSummary.from_scores(**rows)
     assert summary.counts.dtype == np.int64
-    frontier = calibrate_parquet(folder, **COLUMNS, criterion=criterion, tolerances=TOLERANCES)
+    options = {"label": "label", "weight": "weight", "criterion": criterion}
+    exact = calibrate_parquet(folder, **options, tolerances=TOLERANCES)
     whole = without_strata(repeated(rows))
-    same_points(ask(frontier), ask(sweep(**whole, criterion=criterion)))
+    same_points(ask(exact), ask(sweep(**whole, criterion=criterion)))
+    within = calibrate_parquet(folder, **options, control="area", min_count=1)
+    same_points(ask(within), ask(summary.to_frontier(criterion, min_count=1)))
 
 
 def test_real_weights_in_files_add_up_as_in_memory(tmp_path, monkeypatch):
@@ -316,8 +373,9 @@ def test_real_weights_in_files_add_up_as_in_memory(tmp_path, monkeypatch):
     monkeypatch.setattr(reader, "BATCH", 37)
     summary = summarize_parquet(write(tmp_path, rows), **COLUMNS)
     close(summary, ScoreSummary.from_scores(**rows))
-    exact = calibrate_parquet(tmp_path, **COLUMNS, tolerances=TOLERANCES)
-    again = summary.to_frontier(tolerances=TOLERANCES, refine=[rows])
+    exact = calibrate_parquet(tmp_path, label="label", weight="weight", tolerances=TOLERANCES)
+    bare = without_strata(rows)
+    again = ScoreSummary.from_scores(**bare).to_frontier(tolerances=TOLERANCES, refine=[bare])
     np.testing.assert_allclose(ask(exact).gap, ask(again).gap, atol=1e-12)
     np.testing.assert_array_equal(ask(exact).thresholds, ask(again).thresholds)
 

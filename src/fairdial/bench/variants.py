@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, Self
+from typing import Any, Self, Unpack
 
 from scipy.special import expit
 from sklearn.base import clone
 
 from fairdial.estimators.fairbayes import FairBayes
 from fairdial.estimators.network import fit_scorer, train_network
+from fairdial.estimators.rows import RowOptions
 
 TEACHERS = 5
 
@@ -41,8 +42,9 @@ class _Student(FairBayes):
 class Distilled(FairBayes):
     """A network that learns the probabilities of several, so that a single one decides."""
 
-    def _fit(self, X: Any, y: Any, sensitive_features: Any) -> Self:
-        rows, (student,) = self._rows_to_fit(X, y, sensitive_features), self._parts()
+    def _fit(self, X: Any, y: Any, sensitive_features: Any, **more: Unpack[RowOptions]) -> Self:
+        rows = self._rows_to_fit(X, y, sensitive_features, **more)
+        (student,) = self._parts()
         teacher = clone(student).set_params(members=TEACHERS)
         learned = train_network(self, teacher, rows, self._plain_step(teacher))
         targets = expit(learned.scorer.logits(rows.X, rows.codes))

@@ -31,18 +31,20 @@ from fairdial.core.certify import certify, simultaneous_margin
 from fairdial.core.criteria import Criterion
 from fairdial.core.decide import accuracy_of_counts, by_label, select, select_by_group
 from fairdial.core.lottery import hash_uniform
+from fairdial.core.nested import NestedPoints
 from fairdial.core.objectives import Objective
 from fairdial.core.operating_points import OperatingPoints, PointTable
 from fairdial.core.pareto import pareto
 from fairdial.core.point import Point, Points, number_of_rows
 from fairdial.core.problem import Problem
-from fairdial.core.searched import NestedPoints, SearchedPoints
+from fairdial.core.searched import SearchedPoints
 from fairdial.core.serialization import Certificate as Certificate
 from fairdial.core.serialization import read_frontier, write_frontier
 from fairdial.core.threshold_path import ThresholdPath
 from fairdial.errors import (
     CannotCertifyError,
     ConstantDecisionsWarning,
+    FairdialWarning,
     InfeasibleToleranceWarning,
     InvalidInputError,
     renamed,
@@ -244,6 +246,7 @@ class Frontier:
                 self._warn(column, table.gap, feasible)
             points = self._points(column, table, feasible)
             self._warn_if_constant(points)
+            self._warn_if_unproved(column[feasible])
         else:
             points = self._certified(column, check_fraction(confidence, "confidence"), simultaneous)
         return points if tolerances.ndim else points[0]
@@ -272,6 +275,8 @@ class Frontier:
             reason = f"The family has {len(self)} models."
         elif isinstance(self.points, SearchedPoints):
             reason = "No group thresholds have a smaller one."
+            if tolerance[worst] in self.points.unproved:
+                reason = "The search for a smaller one was stopped early."
         else:
             reason = "The nested dial ends there; `nested=False` goes further."
         if self.certificate == "simultaneous":  # thresholds at edges of bins
@@ -283,14 +288,24 @@ class Frontier:
             InfeasibleToleranceWarning,
         )
 
+    def _warn_if_unproved(self, tolerance: Floats) -> None:
+        unproved = getattr(self.points, "unproved", ())
+        stopped = [value for value in tolerance.tolist() if value in unproved]
+        if stopped:
+            warn(
+                f"The search at the tolerance {stopped[0]:g} was stopped early: the thresholds are "
+                "within the tolerance, but better ones may exist. Choose a larger tolerance.",
+                FairdialWarning,
+            )
+
     def _warn_if_constant(self, points: Points) -> None:
         """Warn if a tolerance is reached only by deciding the same for everybody."""
         if self.is_family or len(self.groups) == 1:
             return
         n_selected, n_rows = points.selected.sum(axis=(1, 2)), self.cells.sum()
         for value, what in ((0, "nobody"), (n_rows, "everybody")):
-            same = np.flatnonzero((n_selected == value) & (points.setting != 0))
-            if len(same):
+            same = np.flatnonzero(n_selected == value)
+            if len(same) and self.points.n_unconstrained != value:
                 warn(
                     f"At the tolerance {points.tolerance[same[0]]:g} the thresholds select {what}: "
                     f"that has no {self.criterion.name} gap, but no use either. Choose a larger "
@@ -509,12 +524,19 @@ class Frontier:
             raise InvalidInputError(
                 "band", "be called on a whole frontier", given="one with some of the points"
             )
+        if self.cells.dtype.kind == "f":
+            raise InvalidInputError(
+                "band",
+                "be called on rows that count equally, or with whole-number weights",
+                given="other weights",
+            )
         level = (1.0 - check_fraction(confidence, "confidence")) / 2
         searched = isinstance(self.points, SearchedPoints)
         n_boot = 100 if searched and n_boot is None else 1000 if n_boot is None else n_boot
         check_count(n_boot, "n_boot")
         size = 20 if searched else 50
-        grid = np.linspace(0.0, self.gap[0], size) if tolerances is None else tolerances
+        least = float(self.gap.min())
+        grid = np.linspace(least, self.gap[0], size) if tolerances is None else tolerances
         checked = np.atleast_1d(check_tolerance(grid, "tolerances"))
         rng = np.random.default_rng(random_state)
         here = self.at(checked).accuracy

@@ -99,6 +99,11 @@ class GroupScores:
         wanted: Floats = np.negative(thresholds)
         return self._ascending.searchsorted(wanted, side="left")
 
+    @cached_property
+    def last_rank(self) -> int:
+        """The highest rank that a threshold has: no threshold is below a score of -inf."""
+        return int(self.rank(-np.inf))
+
     def coarsen(self, n_bins: int) -> GroupScores:
         """Merge the steps into about ``n_bins`` bins with equally many rows; 0 stays an edge."""
         if len(self) <= n_bins:
@@ -258,6 +263,7 @@ def place_thresholds(targets: Floats, below: Floats, above: Floats, dtype: Dtype
         return placed
     high = np.where(np.isposinf(above), np.where(np.isneginf(below), 1.0, below + 2.0), above)
     low = np.where(np.isneginf(below), high - 2.0, below)
-    middle = (low + (high - low) / 2).astype(dtype).astype(np.float64)
+    with np.errstate(over="ignore", invalid="ignore"):  # infinite scores
+        middle = (low + (high - low) / 2).astype(dtype).astype(np.float64)
     middle = np.where((middle > below) & (middle < above), middle, below)
     return np.where(inside, placed, middle)

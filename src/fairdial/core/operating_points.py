@@ -67,6 +67,11 @@ class OperatingPoints(ABC):
         points, feasible = self.find(tolerances)
         return self.tabulate(points), feasible
 
+    @property
+    def n_unconstrained(self) -> float:
+        """Number of rows that the least constrained point selects."""
+        return float(self.read(np.array([0]))[1].sum())
+
     def bound(self, tolerance: float) -> float | None:  # noqa: ARG002
         """Return the best expected objective of any rule, randomized or not; None if unknown."""
         return None

@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, Literal
 
 import numpy as np
 
 from fairdial._validation import check_choice
-from fairdial.core.criteria import (
-    Criterion,
-    Demand,
-    Given,
-    exact,
-    find_rate,
-    name_to_save,
-)
+from fairdial.core.criteria import Criterion, Given, name_to_save
 from fairdial.core.criteria import criterion as find_criterion
-from fairdial.core.objectives import ACCURACY, Objective
+from fairdial.core.demands import Demand, exact, find_rate
+from fairdial.core.objectives import ACCURACY, Costs, Objective
 from fairdial.core.objectives import objective as find_objective
+from fairdial.core.rates import RATES
 from fairdial.errors import InvalidInputError
 
 Value = Literal["plug-in", "labels"]
@@ -56,6 +51,8 @@ class Budget:
         )
         if not number or not 0 <= self.share <= 1:
             raise InvalidInputError("budget", "be a share in [0, 1]", given=repr(self.share))
+        if not isinstance(self.exact, (bool, np.bool_)):
+            raise InvalidInputError("exact", "be True or False", given=repr(self.exact))
 
     def most(self, n_rows: float) -> Fraction:
         """Return the largest number of selected rows."""
@@ -181,8 +178,7 @@ def problem_to_dict(problem: Problem) -> dict[str, Any]:
     """Return the problem as JSON data; what isn't there has its default."""
     data: dict[str, Any] = {"criterion": criterion_to_json(problem.criterion)}
     if problem.objective != ACCURACY:
-        costs = problem.objective
-        data["objective"] = [costs.name, costs.false_positive, costs.false_negative]
+        data["objective"] = objective_to_json(problem.objective)
     if problem.budget is not None:
         data["budget"] = [problem.budget.share, problem.budget.exact]
     defaults = Problem(problem.criterion)
@@ -194,14 +190,10 @@ def problem_to_dict(problem: Problem) -> dict[str, Any]:
 
 def problem_from_dict(data: dict[str, Any]) -> Problem:
     """Return the problem that :func:`problem_to_dict` was given; raise ValueError or the like."""
-    name, *costs = data.get("objective", ["accuracy", 1.0, 1.0])
-    if name not in ("accuracy", "balanced_accuracy", "f1", "costs", "utility"):
-        raise ValueError(f"unknown objective {name!r}")
-    budget = data.get("budget")
     return make_problem(
         criterion_from_json(data["criterion"]),
-        Objective(name, *map(float, costs)),
-        None if budget is None else Budget(float(budget[0]), bool(budget[1])),
+        objective_from_json(data.get("objective", ["accuracy", 1.0, 1.0])),
+        None if data.get("budget") is None else Budget(*data["budget"]),
         data.get("nested"),
         data.get("rising", False),
         data.get("randomize"),
@@ -209,24 +201,63 @@ def problem_from_dict(data: dict[str, Any]) -> Problem:
     )
 
 
+def objective_to_json(objective: Objective) -> list[str | float]:
+    """Return the name of an objective and its costs."""
+    return [objective.name, objective.false_positive, objective.false_negative]
+
+
+def objective_from_json(data: list[Any]) -> Objective:
+    """Return what :func:`objective_to_json` was given."""
+    name, false_positive, false_negative = data
+    if name == "costs":
+        return Costs(false_positive, false_negative)
+    return Objective("utility") if name == "utility" else find_objective(name)
+
+
 def criterion_to_json(criterion: Criterion) -> str | dict[str, Any]:
-    """Return a criterion's name, or its demands if they were applied to strata."""
-    if criterion.n_strata == 1:
+    """Return a criterion's name, or its demands if no name says what they are."""
+    found = [demand_to_json(demand) for demand in criterion.demands]
+    if criterion.n_strata == 1 and not _is_own(criterion):
         return name_to_save(criterion)
-    demands = []
-    for demand in criterion.demands:
-        find_rate(demand.rate.name)
-        item: dict[str, Any] = {"rate": demand.rate.name, "spread": demand.spread}
-        item |= {"scale": str(demand.scale), "level": demand.level}
-        item |= {"strata": demand.strata, "within": demand.within}
-        demands.append(item)
     return {
         "name": criterion.name,
-        "demands": demands,
+        "demands": found,
         "declared": criterion.declared,
         "description": criterion.description,
         "n_strata": criterion.n_strata,
     }
+
+
+def _is_own(criterion: Criterion) -> bool:
+    """Whether no criterion of the library has this name; a name is what it says."""
+    try:
+        find_criterion(criterion.name)
+    except InvalidInputError:
+        return True
+    return any(d.strata is not None or d.where is not None for d in criterion.demands)
+
+
+def demand_to_json(demand: Demand) -> dict[str, Any]:
+    """Return a demand as data; raise for rates and conditions that are code."""
+    if demand.rate not in RATES:
+        raise InvalidInputError(
+            "criterion",
+            "consist of rates of the library to be saved",
+            given=f"your own {demand.rate.name!r}",
+        )
+    item: dict[str, Any] = {"rate": demand.rate.name, "spread": demand.spread}
+    item |= {"scale": str(demand.scale), "level": demand.level}
+    item |= {"strata": demand.strata, "within": demand.within}
+    if demand.where is None:
+        return item
+    if not isinstance(demand.where, str):
+        raise InvalidInputError(
+            "where",
+            "be the name of a column to be saved",
+            given=f"the function {getattr(demand.where, '__name__', 'of a condition')!r}",
+            hint="Add its result as a column of `control_features`, and name that.",
+        )
+    return item | {"where": demand.where}
 
 
 def criterion_from_json(data: str | dict[str, Any]) -> Criterion:
@@ -234,19 +265,25 @@ def criterion_from_json(data: str | dict[str, Any]) -> Criterion:
     if isinstance(data, str):
         return find_criterion(data)
     size = int(data["n_strata"])
-    demands = []
-    for item in data["demands"]:
-        strata = None if item["strata"] is None else tuple(map(int, item["strata"]))
-        if size < 1 or any(not 0 <= s < size for s in strata or ()):
-            raise ValueError("a demand names a stratum that doesn't exist")
-        demand = Demand(find_rate(item["rate"]), item["spread"], Fraction(item["scale"]))
-        demand = replace(demand, level=float(item["level"]), strata=strata)
-        demands.append(replace(demand, within=str(item["within"])))
     declared = None if data["declared"] is None else float(data["declared"])
+    if size < 1 or not 0 <= (declared or 0.0) <= 1:
+        raise ValueError("a criterion has strata, and a tolerance in [0, 1]")
     return Criterion(
         str(data["name"]),
-        tuple(demands),
+        tuple(demand_from_json(item, size) for item in data["demands"]),
         description=str(data["description"]),
         declared=declared,
         n_strata=size,
     )
+
+
+def demand_from_json(item: dict[str, Any], n_strata: int = 1) -> Demand:
+    """Return what :func:`demand_to_json` was given, with strata below their number."""
+    strata = None if item["strata"] is None else tuple(map(int, item["strata"]))
+    if any(not 0 <= stratum < n_strata for stratum in strata or ()):
+        raise ValueError("a demand names a stratum that doesn't exist")
+    where = item.get("where")
+    if where is not None and not isinstance(where, str):
+        raise ValueError("a condition is the name of a column")
+    rate, scale, level = find_rate(item["rate"]), Fraction(item["scale"]), float(item["level"])
+    return Demand(rate, item["spread"], scale, level, where, strata, str(item["within"]))

@@ -21,7 +21,8 @@ class RankRates:
     """One rate of all groups, prepared for searches.
 
     Whole-number counts are compared exactly, others as float64 quotients. A group without eligible
-    rows at a rank has no rate there (NaN).
+    rows at a rank has no rate there (NaN). Rates that aren't monotone are ordered as float64, which
+    tells all of them apart as long as denominators are at most 2**26.
 
     Attributes
     ----------

@@ -136,14 +136,14 @@ class Rate:
         """Return numerator and denominator, (..., K), from selected and all rows, (..., L, K)."""
         rejected: Counts = counts
         if self.event != "selected" or not self.fixed:
-            rejected = counts - selected  # type: ignore[assignment]
+            rejected = np.asarray(counts - selected)
         among = {"selected": selected, "rejected": rejected}.get(str(self.eligible), counts)
         if self.eligible in (0, 1):
             label = int(self.eligible)
             kinds = slice(label, label + 1)
             among, selected, rejected = (a[..., kinds, :] for a in (among, selected, rejected))
         if self.event == "correct":
-            happened: Any = selected[..., 1, :] + rejected[..., 0, :]
+            happened: Counts = np.asarray(selected[..., 1, :] + rejected[..., 0, :])
         elif self.event == "positive":
             happened = among[..., 1, :]
         else:

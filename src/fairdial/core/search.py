@@ -4,14 +4,14 @@ A group's decision is a *rank*: the number of its steps of scores that are selec
 interval of ranks per group, and an interval of rates per limit whose rates aren't monotone. Inside
 a box every group takes its best rank, whatever the others do. That is an upper bound, and if the
 ranks meet all limits, it is the best of the box. Otherwise two groups are too far apart, and the
-box is split in two: either the highest rates fall or the lowest rise. Both parts exclude the ranks
-found, and together they hold every solution of the box.
+box is split: either the highest rates fall or the lowest rise. The parts exclude the ranks found,
+and together they hold every solution of the box.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 
 import numpy as np
@@ -25,7 +25,12 @@ from fairdial.core.rank_values import RankValues
 __all__ = ["Limit", "Searcher", "Solution", "Total", "search"]
 
 BATCH = 32  # boxes at a time
-PARTS = 16  # of a box
+MAX_BATCHES = 3000  # then the search stops; a few are the rule
+MAX_WAITING = 10_000  # boxes; likewise
+# Where boxes are split: 0 is the lowest rate, 1 the highest minus the width. One point in between
+# would do. More make the search shallow, and those outside help if solutions are rare.
+POINTS = np.array([-4096, -64, -1, *(np.arange(1, 10) / 10), 2, 65, 4097])
+PARTS = len(POINTS) + 1
 PRICES = 4  # fixed prices at a time, for a total
 PRICE_BATCHES = 8  # batches until another fixed price
 PRECISION = 1e-12  # of the value, relative to its size
@@ -57,6 +62,10 @@ class Limit:
     bound: Fraction
 
 
+class UndecidedError(Exception):
+    """The search was stopped before it found ranks, or a proof that there are none."""
+
+
 @dataclass(frozen=True, eq=False)
 class Solution:
     """The best ranks.
@@ -67,10 +76,13 @@ class Solution:
         Rank of each group.
     value : float
         Sum of the groups' values.
+    proved : bool
+        Whether it is the largest; False if the search was stopped.
     """
 
     ranks: Indices
     value: float
+    proved: bool = True
 
 
 class Searcher:
@@ -186,6 +198,10 @@ class _Search:
             if self.total is not None and n_batches % PRICE_BATCHES == 0:
                 self._fix_price(self.total, waiting)
             n_batches += 1
+            if n_batches > MAX_BATCHES or len(waiting) > MAX_WAITING:
+                if self.best is None:
+                    raise UndecidedError
+                return replace(self.best, proved=False)
             batch, waiting = waiting.pop(BATCH)
             if len(batch) < BATCH and len(self.pairs) > 1:
                 batch = self._relax(self._tighten(batch.boxes))
@@ -336,9 +352,9 @@ class _Search:
     def _split_rates(self, found: Candidates, j: int) -> Boxes:
         """Split boxes whose ranks violate limit j.
 
-        With points x_1 < ... < x_{M-1} between the lowest rate and the highest minus the width,
-        part i has its lowest rate between x_i and x_{i+1}, so that its highest is at most
-        x_{i+1} plus the width. No part contains the ranks found.
+        With points x_1 < ... < x_{M-1}, part i has its lowest rate between x_i and x_{i+1}, so
+        that its highest is at most x_{i+1} plus the width. No part contains the ranks found,
+        since points lie between their lowest rate and their highest minus the width.
         """
         rates, spread, width = self.rates[j], self.spreads[j], float(self.bounds[j])
         here = rates.at(found.ranks)
@@ -350,7 +366,7 @@ class _Search:
         stuck: Mask = np.ones(len(found), np.bool_)  # points are lost to rounding
         if spread in ("difference", "ratio"):
             end = width * highest if spread == "ratio" else highest - width
-            points = lowest + (end - lowest) * (np.arange(1, PARTS) / PARTS)  # (B, M - 1)
+            points = lowest + (end - lowest) * POINTS  # (B, M - 1)
             tops = points / width if spread == "ratio" else points + width
             tops = tops + (np.abs(tops) + width) * MARGIN  # rounded up
             if rates.direction:

@@ -15,20 +15,21 @@ from math import ceil, floor
 import numpy as np
 
 from fairdial._arrays import Counts, Dtype, Floats, Indices, Mask
-from fairdial.core.criteria import SPREADS, Criterion, exact, reach
+from fairdial.core.criteria import Criterion
+from fairdial.core.demands import SPREADS, exact, reach
 from fairdial.core.group_scores import GroupScores, place_thresholds, total_counts
 from fairdial.core.lottery import Lottery, solve_lottery
 from fairdial.core.objectives import Terms, evaluate, true_and_false
 from fairdial.core.operating_points import OperatingPoints, PointTable
 from fairdial.core.problem import Problem
 from fairdial.core.rank_totals import Total
-from fairdial.core.search import Limit, Searcher
+from fairdial.core.search import Limit, Searcher, UndecidedError
 from fairdial.errors import InvalidInputError
 
 VACUOUS = dict(zip(SPREADS, map(Fraction, (1, 0, 0, 1)), strict=True))  # bounds without effect
 N_LISTED = 65  # points that are listed, drawn and sent to the page
-STEP = 0.0025  # between the tolerances of a nested dial
 FINE = 1e-9  # precision of the smallest gap, and of exact budgets of weighted rows
+MAX_UNDECIDED = 2  # searches that are stopped, until the smallest gap so far is used
 KEPT = 4096  # answers that are kept
 ROUNDS = 50  # of Dinkelbach's iteration; a handful is enough
 
@@ -43,6 +44,9 @@ class SearchedPoints(OperatingPoints):
     ----------
     cells : (C, K)
         Rows by kind and group.
+    unproved : set of float
+        Tolerances whose search was stopped: better thresholds may exist. This happens at
+        tolerances near 0 for rates that don't rise with the selected rows.
     """
 
     def __init__(
@@ -55,9 +59,11 @@ class SearchedPoints(OperatingPoints):
     ) -> None:
         self.group_scores, self.problem, self.dtype = group_scores, problem, dtype
         self.n_labels = n_labels
-        self.names = range(len(group_scores)) if names is None else names  # for errors
+        self.names = range(len(group_scores)) if names is None else names
         self.cells = total_counts(group_scores)
         self._answers: dict[float, Indices | None] = {}
+        self._stopped = False  # whether the last search was
+        self.unproved = set[float]()
         self._require_a_solution()
 
     @property
@@ -70,11 +76,6 @@ class SearchedPoints(OperatingPoints):
         return SearchedPoints(group_scores, self.problem, self.dtype, self.n_labels, self.names)
 
     # ---- the problem in numbers ----------------------------------------------------------------
-
-    @cached_property
-    def _n_ranks(self) -> list[int]:
-        """Ranks of each group that a threshold selects: no threshold is below minus infinity."""
-        return [int(scores.rank(-np.inf)) + 1 for scores in self.group_scores]
 
     @cached_property
     def _hits(self) -> list[tuple[Floats, Floats]]:
@@ -93,11 +94,13 @@ class SearchedPoints(OperatingPoints):
         """Return each group's objective at each rank, minus ``price`` times its denominator."""
         if self.problem.objective.name == "utility":
             n = float(self.cells.sum())
-            values = [_gain(scores) / n for scores in self.group_scores]
-        else:
-            a1, a0, _, (b1, b0, _) = self._terms
-            values = [(a1 - price * b1) * t + (a0 - price * b0) * f for t, f in self._hits]
-        return [value[:n] for value, n in zip(values, self._n_ranks, strict=True)]
+            return [_gain(scores)[: scores.last_rank + 1] / n for scores in self.group_scores]
+        a1, a0, _, (b1, b0, _) = self._terms
+        values = [
+            (a1 - price * b1) * true + (a0 - price * b0) * false for true, false in self._hits
+        ]
+        pairs = zip(values, self.group_scores, strict=True)
+        return [value[: scores.last_rank + 1] for value, scores in pairs]
 
     @cached_property
     def _rates(self) -> list[tuple[list[Counts], list[Counts]]]:
@@ -107,11 +110,10 @@ class SearchedPoints(OperatingPoints):
         for demand in criterion.demands:
             pairs = [
                 demand.parts(
-                    criterion.split(scores.selected[:, :n]), criterion.split(total[:, None])
+                    criterion.split(scores.selected[:, : scores.last_rank + 1]),
+                    criterion.split(total[:, None]),
                 )
-                for scores, total, n in zip(
-                    self.group_scores, self.cells.T, self._n_ranks, strict=True
-                )
+                for scores, total in zip(self.group_scores, self.cells.T, strict=True)
             ]
             parts.append(([over for over, _ in pairs], [under for _, under in pairs]))
         return parts
@@ -135,8 +137,7 @@ class SearchedPoints(OperatingPoints):
         if budget is None:
             return None
         selected = tuple(
-            scores.selected[:, :n].sum(axis=0)
-            for scores, n in zip(self.group_scores, self._n_ranks, strict=True)
+            scores.selected[:, : scores.last_rank + 1].sum(axis=0) for scores in self.group_scores
         )
         return Total(selected, budget.most(float(self.cells.sum())), exact(least))
 
@@ -192,7 +193,12 @@ class SearchedPoints(OperatingPoints):
             searcher = self._linear
             if price is not None or least:
                 searcher = Searcher(values, self._limits(), self._total(least))
-            found = searcher.search(bounds, lowest=limits[0], highest=limits[1])
+            try:
+                found = searcher.search(bounds, lowest=limits[0], highest=limits[1])
+            except UndecidedError:
+                self._stopped = True
+                return None
+            self._stopped |= found is not None and not found.proved
             return None if found is None else found.ranks
 
         budget, total = self.problem.budget, self._total()
@@ -214,6 +220,11 @@ class SearchedPoints(OperatingPoints):
                 best, least = found, self._n_selected(found)
         return best
 
+    @property
+    def n_unconstrained(self) -> float:
+        """Number of rows that are selected without demands."""
+        return self._n_selected(self.unconstrained)
+
     def _n_selected(self, ranks: Indices) -> float:
         counts = (s.selected[:, k].sum() for s, k in zip(self.group_scores, ranks, strict=True))
         return float(sum(counts))
@@ -233,7 +244,10 @@ class SearchedPoints(OperatingPoints):
         if tolerance not in self._answers:
             if len(self._answers) >= KEPT:
                 self._answers.clear()
+            self._stopped = False
             self._answers[tolerance] = self.solve(tolerance)
+            if self._stopped:
+                self.unproved.add(tolerance)
         return self._answers[tolerance]
 
     def gap_at(self, ranks: Indices) -> float:
@@ -256,11 +270,12 @@ class SearchedPoints(OperatingPoints):
         if found is not None:
             return found
         high = self.gap_at(best)
-        while high - low > FINE:
+        undecided = 0
+        while high - low > FINE and undecided < MAX_UNDECIDED:
             middle = low + (high - low) / 2
             found = self.answer(middle)
             if found is None:
-                low = middle
+                low, undecided = middle, undecided + (middle in self.unproved)
             else:
                 best, high = found, min(self.gap_at(found), middle)
         return best
@@ -284,7 +299,7 @@ class SearchedPoints(OperatingPoints):
         """Name a group whose own minimum and maximum rates contradict each other."""
         for name, over, under in zip(self.names, *self._group_bounds(), strict=True):
             if not np.any(over & under):
-                return f" (already impossible in group {name!r})"
+                return f" (in group {name!r} alone they contradict each other)"
         return ""
 
     def _group_bounds(self) -> tuple[list[Mask], list[Mask]]:
@@ -292,8 +307,8 @@ class SearchedPoints(OperatingPoints):
         demands = self.problem.criterion.demands
         masks: dict[str, list[Mask]] = {"minimum": [], "maximum": []}
         for spread, groups in masks.items():
-            for a in range(len(self.group_scores)):
-                mask = np.ones(self._n_ranks[a], np.bool_)
+            for a, scores in enumerate(self.group_scores):
+                mask = np.ones(scores.last_rank + 1, np.bool_)
                 for demand, (over, under) in zip(demands, self._rates, strict=True):
                     if demand.spread == spread:
                         with np.errstate(invalid="ignore", divide="ignore"):
@@ -383,39 +398,7 @@ class SearchedPoints(OperatingPoints):
         """Return some of the listed points as a table."""
         return self._listed.tabulate(points)
 
-    # ---- nested dials, lotteries and bounds ----------------------------------------------------
-
-    def nest(self, tolerances: Floats | None = None) -> NestedPoints:
-        """Return a dial on which each row changes its decision at most once.
-
-        From the loosest tolerance to the tightest, each group's threshold moves on in the direction
-        of its first move.
-        """
-        start = self.unconstrained
-        top = self.gap_at(start)
-        if top > 1.0:  # minimum and maximum rates hold at every tolerance
-            found, top = self.answer(1.0), 1.0
-            start = start if found is None else found
-        grid = np.append(np.arange(np.ceil(top / STEP)) * STEP, top)
-        grid = np.unique(np.append(grid, [] if tolerances is None else tolerances))[::-1]
-        ranks = [start]
-        lowest = np.zeros(len(self.group_scores), np.intp)
-        highest = np.array([len(scores) for scores in self.group_scores], np.intp)
-        found_at, lost = [top], [0.0]
-        for tolerance in grid[grid < top].tolist():
-            found = self.solve(tolerance, lowest, highest)
-            if found is None:
-                break
-            moved = found - start
-            lowest = np.where(moved > 0, found, lowest)
-            highest = np.where(moved < 0, found, highest)
-            ranks.append(found)
-            found_at.append(tolerance)
-            best = self.answer(tolerance)
-            assert best is not None
-            lost.append(max(self.value_at(best) - self.value_at(found), 0.0))
-        table = self.table(np.array(found_at), np.stack(ranks))
-        return NestedPoints(table, np.array(lost), self)
+    # ---- lotteries and bounds ------------------------------------------------------------------
 
     def lottery(self, tolerance: float) -> Lottery | None:
         """Return the best mixture of thresholds, which meets the demands in expectation."""
@@ -463,28 +446,6 @@ class SearchedPoints(OperatingPoints):
         """Return the objective at thresholds, (K,), as it is maximized."""
         pairs = zip(self.group_scores, thresholds, strict=True)
         return self.value_at(np.array([int(scores.rank(t)) for scores, t in pairs]))
-
-
-class NestedPoints(PointTable):
-    """Points of a nested dial, and what nesting costs."""
-
-    def __init__(self, table: PointTable, lost: Floats, source: SearchedPoints) -> None:
-        points = np.arange(len(table))
-        super().__init__(table.setting, table.gap, table.certifiable, *table.read(points))
-        self.lost, self.source = lost, source
-
-    @property
-    def loss(self) -> float:
-        """The largest loss of the objective against the best thresholds at the same tolerance."""
-        return float(self.lost.max())
-
-    def bound(self, tolerance: float) -> float | None:
-        """Return the best expected value of any rule within a tolerance."""
-        return self.source.bound(tolerance)
-
-    def expected_value(self, thresholds: Floats) -> float | None:
-        """Return the objective at thresholds, as it is maximized."""
-        return self.source.expected_value(thresholds)
 
 
 def _gain(scores: GroupScores) -> Floats:

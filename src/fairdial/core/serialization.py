@@ -16,6 +16,7 @@ import numpy as np
 from fairdial._arrays import Counts, Dtype, Floats
 from fairdial.core.criteria import Criterion
 from fairdial.core.group_scores import GroupScores, total_counts
+from fairdial.core.nested import NestedPoints
 from fairdial.core.operating_points import ModelFamily, OperatingPoints, PointTable
 from fairdial.core.problem import Problem, problem_from_dict, problem_to_dict
 from fairdial.core.searched import SearchedPoints
@@ -66,7 +67,7 @@ def read_frontier(text: str) -> Parts:
                 hint="Install a newer fairdial.",
             )
         return frontier_parts(data)
-    except (KeyError, IndexError, TypeError, ValueError, OverflowError) as error:
+    except (LookupError, TypeError, ValueError, ArithmeticError) as error:
         if isinstance(error, InvalidInputError):
             raise
         raise InvalidInputError(
@@ -86,7 +87,7 @@ def frontier_parts(data: dict[str, Any]) -> Parts:
         raise ValueError(f"{kind.name} needs labels")
     points = points_from_dict(data, problem, cells)
     swept = "declared", "simultaneous", "weighted", "none"
-    known = swept if points.n_declared is None else ("finite", "none")
+    known = swept if points.n_declared is None else ("finite", "weighted", "none")
     if data["certificate"] not in known:
         raise InvalidInputError(
             "text",
@@ -117,7 +118,10 @@ def json_name(name: Hashable) -> str | int | float | bool:
 
 
 def points_to_dict(points: OperatingPoints) -> dict[str, Any]:
-    """Return a path by its scores, and other points by their columns."""
+    """Return a path by its scores, other points by their columns, and a nested dial by both."""
+    if isinstance(points, NestedPoints):
+        states = _table_to_dict(points) | {"lost": _numbers(points.lost)}
+        return points_to_dict(points.source) | {"states": states}
     if isinstance(points, (ThresholdPath, SearchedPoints)):
         group_scores = []
         for scores in points.group_scores:
@@ -130,23 +134,35 @@ def points_to_dict(points: OperatingPoints) -> dict[str, Any]:
                 item["gain"] = scores.gain.tolist()
             group_scores.append(item)
         return {"dtype": points.dtype.name, "ladders": group_scores}
-    thresholds, selected = points.read(np.arange(len(points)))
     if points.n_declared is not None:
         family = {
             "setting": _numbers(points.setting),
-            "selected": selected.tolist(),
+            "selected": points.read(np.arange(len(points)))[1].tolist(),
             "declared": points.certifiable.tolist(),
             "family": points.n_declared,
         }
         return {"measured": family}
-    columns = {
+    return {"states": _table_to_dict(points)}
+
+
+def _table_to_dict(points: OperatingPoints) -> dict[str, Any]:
+    refuse_mixture(points)
+    thresholds, selected = points.read(np.arange(len(points)))
+    return {
         "setting": _numbers(points.setting),
         "gap": _numbers(points.gap),
         "certifiable": points.certifiable.tolist(),
         "thresholds": [_numbers(line) for line in thresholds],
         "selected": selected.tolist(),
     }
-    return {"states": columns}
+
+
+def refuse_mixture(points: OperatingPoints) -> None:
+    """Raise if only some points of a lottery are left: a table has one threshold per group."""
+    if getattr(points, "mixture", None) is not None:
+        raise InvalidInputError(
+            "frontier", "be whole to be saved, if a lottery decides", given="some of its points"
+        )
 
 
 def points_from_dict(data: dict[str, Any], problem: Problem, cells: Counts) -> OperatingPoints:
@@ -159,8 +175,16 @@ def points_from_dict(data: dict[str, Any], problem: Problem, cells: Counts) -> O
         _check_eligible(criterion, cells)
         if problem.uses_path:
             return ThresholdPath(group_scores, criterion, DTYPES[data["dtype"]])
+        if problem.objective.name == "utility" and any(s.gain is None for s in group_scores):
+            raise ValueError("utilities are missing")
         n_labels = len(cells) // criterion.n_strata
-        return SearchedPoints(group_scores, problem, DTYPES[data["dtype"]], n_labels)
+        searched = SearchedPoints(group_scores, problem, DTYPES[data["dtype"]], n_labels)
+        if not problem.nested:
+            return searched
+        table, lost = _read_table(data["states"], cells), np.array(data["states"]["lost"])
+        if lost.shape != (len(table),) or lost.dtype.kind != "f" or not np.all(lost >= 0):
+            raise ValueError("losses of a nested dial don't match its points")
+        return NestedPoints(table, lost, searched)
     if "measured" in data:
         return _read_family(data["measured"], criterion, cells)
     return _read_table(data["states"], cells)

@@ -10,7 +10,8 @@ import numpy as np
 
 from fairdial._arrays import Codes
 from fairdial._validation import check_same_length, encode_groups
-from fairdial.core.criteria import Condition, Criterion, Demand
+from fairdial.core.criteria import Criterion
+from fairdial.core.demands import Condition, Demand
 from fairdial.errors import InvalidInputError
 
 
@@ -31,12 +32,7 @@ def find_strata(
     if not criterion.has_conditions:
         codes, names = encode_groups(control_features, "control_features")
         _check_rows(codes, n_rows)
-        demands = [
-            replace(demand, strata=(stratum,), within=str(name))
-            for stratum, name in enumerate(names)
-            for demand in criterion.demands
-        ]
-        return replace(criterion, demands=tuple(demands), n_strata=len(names)), codes
+        return apply_strata(criterion, names), codes
     columns: dict[Condition, tuple[Codes, tuple[Hashable, ...]]] = {}
     for demand in criterion.demands:
         if demand.where is not None and demand.where not in columns:
@@ -58,6 +54,16 @@ def find_strata(
             within = label if names == (False, True) else f"{label}={names[value]}"
             resolved.append(replace(demand, where=None, strata=found, within=within))
     return replace(criterion, demands=tuple(resolved), n_strata=len(rows)), strata.reshape(-1)
+
+
+def apply_strata(criterion: Criterion, names: tuple[Hashable, ...]) -> Criterion:
+    """Return the criterion whose demands hold within each of the named strata."""
+    demands = [
+        replace(demand, strata=(stratum,), within=str(name))
+        for stratum, name in enumerate(names)
+        for demand in criterion.demands
+    ]
+    return replace(criterion, demands=tuple(demands), n_strata=len(names))
 
 
 def _column(

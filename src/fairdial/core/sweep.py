@@ -28,6 +28,7 @@ from fairdial.core.decide import count_rows, count_selected
 from fairdial.core.frontier import Certificate, Frontier
 from fairdial.core.group_scores import GroupScores, sort_scores, total_counts
 from fairdial.core.histograms import BITS, Histogram, refine
+from fairdial.core.nested import nest
 from fairdial.core.objectives import Objective
 from fairdial.core.operating_points import ModelFamily, OperatingPoints
 from fairdial.core.problem import Budget, Problem, make_problem
@@ -201,27 +202,30 @@ def sweep_encoded(
     n_labels, n_groups = 1 if positive is None else 2, len(names)
     n_kinds = n_labels * criterion.n_strata
     kinds = find_kinds(positive, strata)
-    histogram = None
     n_bins = n_groups * n_kinds << BITS
     enough = len(scores) > max(SORT_LIMIT, n_bins // MAX_BINS_PER_ROW)
+    rows = scores, codes, kinds, n_groups, n_kinds, weights
+    binned = None
     if tolerances is not None and enough and utility is None:
-        histogram = Histogram(scores, codes, kinds, n_groups, n_kinds, weights)
-        group_scores = histogram.group_scores
-    else:
-        group_scores = sort_scores(scores, codes, kinds, n_groups, n_kinds, weights, utility)
+        binned = Histogram(*rows)
+    group_scores = sort_scores(*rows, utility) if binned is None else binned.group_scores
     cells = total_counts(group_scores)
     counts = cells if weights is None else count_rows(codes, kinds, n_groups, n_kinds)
     check_group_sizes(criterion, counts, names, min_count=min_count, argument=argument)
-    if histogram is not None and tolerances is not None:
-        weaker: Certificate = "simultaneous" if certificate == "declared" else certificate
-        points: OperatingPoints
-        if problem.uses_path:
-            points = refine(histogram, criterion, scores.dtype, tolerances)
-        else:
-            points = find_points(group_scores, problem, scores.dtype, n_labels, tolerances, names)
-        return Frontier(points, problem, names, cells, weaker)
+    if binned is not None and tolerances is not None and problem.uses_path:
+        path = refine(binned, criterion, scores.dtype, tolerances)
+        if path.find(tolerances)[1].all():
+            return Frontier(path, problem, names, cells, _weaken(certificate))
+        binned = None  # beyond the end of the path, answers depend on all scores
+        group_scores = sort_scores(*rows)
     points = find_points(group_scores, problem, scores.dtype, n_labels, tolerances, names)
-    return Frontier(points, problem, names, cells, certificate)
+    reached = certificate if binned is None else _weaken(certificate)
+    return Frontier(points, problem, names, cells, reached)
+
+
+def _weaken(certificate: Certificate) -> Certificate:
+    """Return what thresholds at the edges of bins support."""
+    return "simultaneous" if certificate == "declared" else certificate
 
 
 def find_kinds(positive: Mask | None, strata: Codes | None) -> Kinds | None:
@@ -245,7 +249,7 @@ def find_points(
     if problem.uses_path:
         return ThresholdPath(group_scores, problem.criterion, dtype)
     searched = SearchedPoints(group_scores, problem, dtype, n_labels, names)
-    return searched.nest(tolerances) if problem.nested else searched
+    return nest(searched, tolerances) if problem.nested else searched
 
 
 def measure(

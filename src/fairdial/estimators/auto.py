@@ -7,8 +7,9 @@ import numbers
 import threading
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from os import PathLike
-from typing import Any, Self
+from typing import Any, Literal, Self, Unpack
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -17,10 +18,10 @@ from threadpoolctl import threadpool_limits
 
 from fairdial._arrays import Floats, Indices
 from fairdial._validation import check_choice, check_count, check_fraction, check_positive
-from fairdial.core.criteria import Criterion
-from fairdial.core.criteria import criterion as find_criterion
-from fairdial.core.decide import count_rows, select
-from fairdial.core.problem import Problem
+from fairdial.core.criteria import Given
+from fairdial.core.decide import select
+from fairdial.core.objectives import Objective
+from fairdial.core.problem import Budget
 from fairdial.core.sweep import sweep_encoded
 from fairdial.errors import InvalidInputError, TrainingWarning, warn
 from fairdial.estimators.base import DialClassifier, Key, Seed
@@ -32,7 +33,7 @@ from fairdial.estimators.candidates import (
     make_candidate,
 )
 from fairdial.estimators.learners import limit_threads
-from fairdial.estimators.rows import Rows, groups_by_name, hold_out, take_rows
+from fairdial.estimators.rows import RowOptions, Rows, groups_by_name, hold_out, take_rows
 from fairdial.estimators.scorers import PlattMap, Scorer
 from fairdial.estimators.thresholds import ThresholdClassifier
 from fairdial.estimators.trials import (
@@ -42,6 +43,7 @@ from fairdial.estimators.trials import (
     Trial,
     choose,
     join_notes,
+    row_values,
     shorten_error,
     to_frame,
 )
@@ -49,7 +51,7 @@ from fairdial.registry import candidates  # points up: AutoDial is a method, too
 
 TRYING = threading.Lock()  # BLAS has one number of threads for the whole process
 SYNCED = ("frontier_", "platt_", "training_")  # learned attributes that model_ gets, too
-OWN = ("candidates", "budget", "validation", "random_state")  # parameters that model_ doesn't get
+OWN = ("candidates", "time_limit", "validation", "random_state")  # model_ doesn't get these
 
 
 class AutoDial(ThresholdClassifier):
@@ -66,20 +68,37 @@ class AutoDial(ThresholdClassifier):
     on, and the best of several candidates is also the luckiest. The standard errors reflect the
     choice of rows, not the randomness of training.
 
+    To change criterion, objective or budget of a trained model, call ``set_params`` and then
+    ``calibrate``: nothing is trained again.
+
     Infinite numbers are refused before anything is trained. A candidate that fails is not chosen; a
     :class:`~fairdial.TrainingWarning` names it.
 
-    With an integer ``random_state`` the choice is reproducible, unless the budget runs out. BLAS
+    With an integer ``random_state`` the choice is reproducible, unless time runs out. BLAS
     uses one thread while candidates are tried, so that its sums don't depend on the number of
     threads; fits in other threads of the process wait meanwhile. Trees of fewer than 100,000 rows
     are grown by one thread, because several slow each other down on busy cores.
 
     Parameters
     ----------
-    criterion : str or Criterion
-        "demographic_parity", "equal_opportunity" or "predictive_equality".
+    criterion : str, Criterion, list or mapping
+        "demographic_parity", "equal_opportunity", "predictive_equality", "equalized_odds" and
+        others, and combinations; see :func:`fairdial.criterion`. "gfb" needs one rate.
     tolerance : float
-        Default tolerance of ``predict``.
+        Default tolerance of ``predict``; 0 is the one that the criterion declares, if it does.
+    objective : str or Objective
+        What the thresholds maximize: "accuracy", "balanced_accuracy", "f1" or
+        :func:`fairdial.Costs`. Candidates are compared by it.
+    budget : float, int or Budget, optional
+        Select at most this share (at most 1) or number of the calibration rows.
+    nested : bool, optional
+        True: each row changes its decision at most once along the dial. False: the best thresholds
+        at each tolerance. See :func:`fairdial.sweep`.
+    rising : bool
+        Only lower thresholds: no row loses a positive decision.
+    randomize : {None, "hash"}
+        "hash" mixes thresholds by a hash of the row's features, so that the tolerance holds in
+        expectation, and the same row always gets the same decision.
     candidates : list of str, optional
         Some of "logistic" (logistic regression on the columns as networks see them, without the
         group), "boosting" (gradient boosting with trees smaller than scikit-learn's default: in our
@@ -88,7 +107,7 @@ class AutoDial(ThresholdClassifier):
         that can be trained on these rows: networks need torch, "gfb" needs two groups, and trees
         are not tried on 256 or more columns of numbers. ``why_`` and ``trials_`` name those that
         were left out.
-    budget : float
+    time_limit : float
         Seconds for trying candidates, not including the final training, which has no time limit.
         Candidates are tried in the given order, by default "boosting", "logistic", "blend",
         "network", "gfb", until time runs out; the first one is always tried. Only networks are
@@ -120,9 +139,9 @@ class AutoDial(ThresholdClassifier):
         The reason; a saved model keeps both in its ``training_``. It names only the type of an
         error, because the message may quote rows.
     trials_ : DataFrame
-        One line per candidate: accuracy, difference from the best and its standard error over
-        rows (in points), seconds, and a note, such as the error with which it failed. A stopped
-        candidate has only seconds, and its accuracy so far in the note.
+        One line per candidate: accuracy (or the objective), difference from the best and its
+        standard error over rows (in points), seconds, and a note, such as the error with which it
+        failed. A stopped candidate has only seconds, and its accuracy so far in the note.
     model_ : FairBayes or GFB
         The chosen estimator, fitted; this is what :meth:`save` writes.
     frontier_ : Frontier
@@ -143,10 +162,15 @@ class AutoDial(ThresholdClassifier):
     def __init__(
         self,
         *,
-        criterion: str | Criterion = "demographic_parity",
-        tolerance: float = 0.0,
+        criterion: Given = "demographic_parity",
+        tolerance: float | None = 0.0,
+        objective: str | Objective = "accuracy",
+        budget: float | Budget | None = None,
+        nested: bool | None = None,
+        rising: bool = False,
+        randomize: Literal["hash"] | None = None,
         candidates: Sequence[str] | None = None,
-        budget: float = 60.0,
+        time_limit: float = 60.0,
         validation: float = 0.2,
         calibration: float | None = 0.2,
         recalibrate: str | None = None,
@@ -157,8 +181,13 @@ class AutoDial(ThresholdClassifier):
     ) -> None:
         self.criterion = criterion
         self.tolerance = tolerance
-        self.candidates = candidates
+        self.objective = objective
         self.budget = budget
+        self.nested = nested
+        self.rising = rising
+        self.randomize = randomize
+        self.candidates = candidates
+        self.time_limit = time_limit
         self.validation = validation
         self.calibration = calibration
         self.recalibrate = recalibrate
@@ -172,7 +201,9 @@ class AutoDial(ThresholdClassifier):
         tags.input_tags.allow_nan = tags.input_tags.string = True
         return tags
 
-    def _fit(self, X: object, y: object, sensitive_features: object) -> Self:
+    def _fit(
+        self, X: object, y: object, sensitive_features: object, **more: Unpack[RowOptions]
+    ) -> Self:
         self._check_settings()
         for name in [name for name in vars(self) if name.endswith("_")]:
             delattr(self, name)  # of a former choice
@@ -180,21 +211,24 @@ class AutoDial(ThresholdClassifier):
         if isinstance(given, bool) or not isinstance(given, numbers.Integral):
             given = check_random_state(given).randint(2**31 - 1)
         seed = int(given)
-        rows = self._rows_to_fit(X, y, sensitive_features, seed)  # the rows that model_ will use
+        rows = self._rows_to_fit(  # the rows that model_ will use
+            X, y, sensitive_features, seed, **more
+        )
         names, others = self._names(rows)
         if len(names) > 1:
             with TRYING, threadpool_limits(limits=1, user_api="blas"):
-                trials = self._try(names, rows, seed) + others
+                trials = self._try(names, rows, seed, more) + others
             chosen, why = choose(trials)
         else:
             trials, chosen = others, names[0]
             why = f"It was the only candidate.{join_notes(others)}"
         model = self._make(chosen, rows.X, seed)
         with limit_threads(len(rows.labels), trees=candidates()[chosen].trees):
-            model.fit(X, y, sensitive_features=sensitive_features)
+            model.fit(X, y, sensitive_features=sensitive_features, **more)
         model.training_["chosen"], model.training_["why"] = chosen, why
         self.__dict__.update({k: v for k, v in vars(model).items() if k.endswith("_")})
-        self.chosen_, self.why_, self.trials_ = chosen, why, to_frame(trials)
+        self.chosen_, self.why_ = chosen, why
+        self.trials_ = to_frame(trials).rename(columns={"accuracy": self.problem.objective.name})
         self.model_ = model
         return self
 
@@ -214,7 +248,7 @@ class AutoDial(ThresholdClassifier):
     def _check_settings(self) -> None:
         check_fraction(self.validation, "validation")
         check_choice(self.recalibrate, "recalibrate", (None, "group"))
-        check_positive(self.budget, "budget", "seconds")
+        check_positive(self.time_limit, "time_limit", "seconds")
         check_count(self.min_count, "min_count")
         if self.candidates is not None:
             check_names(self.candidates)
@@ -227,14 +261,15 @@ class AutoDial(ThresholdClassifier):
         """Return the parameters that candidates share with this estimator."""
         return {k: v for k, v in self.get_params(deep=False).items() if k not in OWN}
 
-    def _try(self, names: Sequence[str], rows: Rows, seed: int) -> list[Trial]:
+    def _try(self, names: Sequence[str], rows: Rows, seed: int, more: RowOptions) -> list[Trial]:
         """Train every candidate on part of the training rows, and measure it on the rest."""
         held = hold_out(rows.cells[rows.train], self.validation, check_random_state(seed))
         train, look = np.delete(rows.train, held), rows.train[held]
         self._check_validation(rows, look)
-        end = time.perf_counter() + self.budget
+        end = time.perf_counter() + self.time_limit
         found: list[Trial] = []
         errors: list[Exception] = []
+        title = self.problem.objective.title
         for name in names:
             start = time.perf_counter()
             if start >= end and any(trial.correct is not None for trial in found):
@@ -243,7 +278,7 @@ class AutoDial(ThresholdClassifier):
             deadline, seconds, correct, stopped = Deadline(end), 0.0, None, False
             note = message = ""
             try:
-                scorer = self._train(name, rows, train, seed, deadline)
+                scorer = self._train(name, rows, train, seed, deadline, more)
                 seconds = time.perf_counter() - start
                 correct = self._measure(scorer, rows, look)
             except Exception as error:  # other candidates may succeed
@@ -255,7 +290,8 @@ class AutoDial(ThresholdClassifier):
                     f"stopped after epoch {deadline.epoch}, when time ran out; "
                     f"{correct.mean():.4f} so far"
                 )
-            found.append(Trial(name, correct, seconds, note, message, stopped=stopped))
+            trial = Trial(name, correct, seconds, note, message, stopped=stopped, title=title)
+            found.append(trial)
         if all(trial.correct is None for trial in found):
             failures = "; ".join(f"{trial.name} {trial.message}" for trial in found)
             raise InvalidInputError(
@@ -273,10 +309,17 @@ class AutoDial(ThresholdClassifier):
         return found
 
     def _train(
-        self, name: str, rows: Rows, train: Indices, seed: int, deadline: Deadline
+        self,
+        name: str,
+        rows: Rows,
+        train: Indices,
+        seed: int,
+        deadline: Deadline,
+        more: RowOptions,
     ) -> Scorer:
         """Return the scorer of a candidate that is trained on these rows."""
         groups = np.array([*rows.groups, None], dtype=object)[:-1]  # names may be tuples
+        control = more.get("control_features")
         changes = {"calibration": None, "sensitive_column": None, "deadline": deadline}
         model = self._make(name, rows.X, seed, **changes)
         with limit_threads(len(rows.labels), trees=candidates()[name].trees):
@@ -284,16 +327,17 @@ class AutoDial(ThresholdClassifier):
                 take_rows(rows.X, train),
                 rows.labels[train],
                 sensitive_features=groups[rows.codes[train]],
+                sample_weight=rows.weights_of(train),
+                control_features=None if control is None else take_rows(control, train),
             )
         scorer: Scorer = model.scorer_
         return scorer
 
     def _check_validation(self, rows: Rows, places: Indices) -> None:
         """Raise unless every group has eligible validation rows."""
-        kind, size = find_criterion(self.criterion), len(rows.groups)
+        kind = rows.criterion
         seen, there = (
-            kind.eligible_counts(count_rows(rows.codes[some], rows.y[some], size))
-            for some in (places, rows.train)
+            kind.eligible_counts(rows.sample(some).counts()) for some in (places, rows.train)
         )
         lacking = [
             f"{name!r} (it has {n} among the training rows)"
@@ -301,11 +345,10 @@ class AutoDial(ThresholdClassifier):
             if not some
         ]
         if lacking:
-            label = kind.rate.eligible
             raise InvalidInputError(
                 "validation",
-                "hold rows of every group that are eligible for "
-                f"{kind.name}{'' if label is None else f' (label {label})'}",
+                f"hold rows of every group that are eligible for {kind.name} "
+                f"({', '.join(sorted({demand.name for demand in kind.demands}))})",
                 given=f"none of {', '.join(lacking)}",
                 hint=(
                     "Merge small groups, or leave their rows out.",
@@ -314,29 +357,53 @@ class AutoDial(ThresholdClassifier):
             )
 
     def _measure(self, scorer: Scorer, rows: Rows, places: Indices) -> Floats:
-        """Return (n,) the share of tolerances at which each of these rows is decided correctly.
+        """Return (n,) what each of these rows contributes to the mean value over tolerances.
 
-        If no operating point is within a tolerance, everybody gets the more frequent label, which
-        has gap 0.
+        For accuracy, it is the share of tolerances at which the row is decided correctly. If no
+        operating point is within a tolerance, everybody gets the more frequent label, which has
+        gap 0.
         """
-        codes, positive = rows.codes[places], rows.y[places]
+        sample = rows.sample(places)
+        codes, positive, weights = sample.codes, rows.y[places], sample.weights
         logits = scorer.logits(take_rows(rows.X, places), codes)
         if self.recalibrate == "group":
-            logits = PlattMap.fit(logits, codes, positive, rows.groups)(logits, codes)
-        kind = find_criterion(self.criterion)
-        frontier = sweep_encoded(logits, codes, positive, Problem(kind), rows.groups, min_count=1)
-        points, feasible = frontier.points.find(TOLERANCES)
-        thresholds = frontier.points.read(points)[0][:, codes]  # (T, n)
-        majority = 2 * np.count_nonzero(positive) > len(positive)
+            logits = PlattMap.fit(logits, codes, positive, rows.groups, weights)(logits, codes)
+        problem = replace(self._make_problem(sample.n_rows), criterion=rows.criterion)
+        frontier = sweep_encoded(
+            logits,
+            codes,
+            positive,
+            problem,
+            rows.groups,
+            strata=sample.strata,
+            weights=weights,
+            min_count=1,
+        )
+        points, feasible = frontier.points.choose(TOLERANCES)
+        thresholds = points.read(np.arange(len(TOLERANCES)))[0][:, codes]  # (T, n)
+        majority = problem.budget is None and 2 * np.count_nonzero(positive) > len(positive)
         decided = np.where(feasible[:, None], select(logits, thresholds), majority)
-        return np.asarray((decided == positive).mean(axis=0), np.float64)
+        values = row_values(problem.objective, decided, positive, weights)
+        return np.asarray(values.mean(axis=0), np.float64)
 
     @groups_by_name
     def calibrate(
-        self, X: object, y: ArrayLike | None = None, *, sensitive_features: object = None
+        self,
+        X: object,
+        y: ArrayLike | None = None,
+        *,
+        sensitive_features: object = None,
+        sample_weight: object = None,
+        control_features: object = None,
     ) -> Self:
         """Find the frontier on held-out rows, as FairBayes does, also for ``model_``."""
-        super().calibrate(X, y, sensitive_features=sensitive_features)
+        super().calibrate(
+            X,
+            y,
+            sensitive_features=sensitive_features,
+            sample_weight=sample_weight,
+            control_features=control_features,
+        )
         return self._sync()
 
     def calibrate_parquet(
@@ -346,11 +413,19 @@ class AutoDial(ThresholdClassifier):
         score: str = "score",
         group: str = "group",
         label: str | None = None,
+        weight: str | None = None,
+        control: str | None = None,
         tolerances: ArrayLike | None = None,
     ) -> Self:
         """Find the frontier on scored rows in Parquet files, also for ``model_``."""
         super().calibrate_parquet(
-            path, score=score, group=group, label=label, tolerances=tolerances
+            path,
+            score=score,
+            group=group,
+            label=label,
+            weight=weight,
+            control=control,
+            tolerances=tolerances,
         )
         return self._sync()
 

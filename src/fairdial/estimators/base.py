@@ -15,7 +15,7 @@ from collections.abc import Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from os import PathLike
-from typing import TYPE_CHECKING, Any, NotRequired, Self, TypedDict
+from typing import TYPE_CHECKING, Any, NotRequired, Self, TypedDict, Unpack
 
 import numpy as np
 import pandas as pd
@@ -27,7 +27,7 @@ from sklearn.metrics import accuracy_score
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import _num_samples, check_is_fitted, validate_data
 
-from fairdial._arrays import Codes, Floats, Mask
+from fairdial._arrays import Codes, Floats, Mask, Weights
 from fairdial._validation import (
     check_aligned,
     check_count,
@@ -35,17 +35,22 @@ from fairdial._validation import (
     check_one_tolerance,
     check_same_length,
     check_tolerance,
+    check_weights,
     match_groups,
 )
-from fairdial.core.criteria import Criterion
+from fairdial.core.criteria import Criterion, Given
 from fairdial.core.criteria import criterion as find_criterion
-from fairdial.core.decide import count_rows, select
-from fairdial.core.frontier import Certificate, Frontier
-from fairdial.core.sweep import check_group_sizes
+from fairdial.core.decide import select
+from fairdial.core.frontier import Frontier
+from fairdial.core.problem import Problem
+from fairdial.core.strata import find_strata
+from fairdial.core.sweep import check_group_sizes, require_labels
 from fairdial.errors import FairdialError, FairdialWarning, InvalidInputError, warn
 from fairdial.estimators.labels import find_classes, is_positive
 from fairdial.estimators.rows import (
+    RowOptions,
     Rows,
+    Sample,
     encode_rows,
     groups_by_name,
     hold_out,
@@ -73,14 +78,18 @@ class DialClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
     """A classifier whose decisions can be moved to any tolerance after training."""
 
     # scikit-learn's metadata routing: these are passed on without set_*_request
-    __metadata_request__fit = {"sensitive_features": True}  # noqa: RUF012
+    __metadata_request__fit = {  # noqa: RUF012
+        "sensitive_features": True,
+        "sample_weight": True,
+        "control_features": True,
+    }
     _requested = {"sensitive_features": True, "tolerance": True, "confidence": True}  # noqa: RUF012
     __metadata_request__predict = _requested
     __metadata_request__decision_function = _requested
-    __metadata_request__score = _requested
+    __metadata_request__score = {**_requested, "sample_weight": True}  # noqa: RUF012
 
-    criterion: str | Criterion
-    tolerance: float
+    criterion: Given
+    tolerance: float | None
     pos_label: object
     min_count: int
     sensitive_column: object
@@ -115,7 +124,15 @@ class DialClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
     # ---- fit -----------------------------------------------------------------------------------
 
     @groups_by_name
-    def fit(self, X: object, y: object, *, sensitive_features: object = None) -> Self:
+    def fit(
+        self,
+        X: object,
+        y: object,
+        *,
+        sensitive_features: object = None,
+        sample_weight: object = None,
+        control_features: object = None,
+    ) -> Self:
         """Train, and find the frontier on rows held out from training.
 
         If it fails, the estimator stays as it was.
@@ -130,34 +147,52 @@ class DialClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
         sensitive_features : array-like, Series or DataFrame, optional
             Group of each row, any names; several columns are combined into their intersections.
             Without it, all rows are one group: a plain classifier.
+        sample_weight : array-like, optional
+            Weight of each row, in training and in calibration. Whole numbers mean repeated rows; a
+            row with weight 0 is left out.
+        control_features : array-like, Series or DataFrame, optional
+            Strata of the rows: the tolerance then holds within each of them. If the criterion has
+            conditions, these are its columns. Predicting doesn't need them.
         """
+        given: RowOptions = {"sample_weight": sample_weight, "control_features": control_features}
         with self._unchanged_on_error(), self._explain_missing_column():
             for name in ("model_hash_", "label_name_", "training_"):
                 self.__dict__.pop(name, None)
             if isinstance(y, pd.Series) and isinstance(y.name, str):
                 self.label_name_ = y.name
-            self._fit(X, y, sensitive_features)
+            self._fit(X, y, sensitive_features, **_without_none(given))
             if hasattr(self, "training_"):
                 ended = datetime.now(UTC).isoformat(" ", "seconds").removesuffix("+00:00")
                 self.training_["ended"], self.training_["asked"] = ended, None
             return self
 
     @abstractmethod
-    def _fit(self, X: object, y: object, sensitive_features: object) -> Self:
-        """Train a scorer: ``_rows_to_fit``, set ``scorer_``, then ``_calibrate_held_out``."""
+    def _fit(
+        self, X: object, y: object, sensitive_features: object, **more: Unpack[RowOptions]
+    ) -> Self:
+        """Train a scorer: ``_rows_to_fit``, set ``scorer_``, then ``_calibrate_held_out``.
+
+        ``more`` has sample weights and control features, if there are any, for ``_rows_to_fit``.
+        """
 
     def _rows_to_fit(
-        self, X: object, y: object, sensitive_features: object, seed: int | None = None
+        self,
+        X: object,
+        y: object,
+        sensitive_features: object,
+        seed: int | None = None,
+        **more: Unpack[RowOptions],
     ) -> Rows:
         """Check everything that ``fit`` is given, set ``classes_``, and hold out rows.
 
         ``seed`` decides which rows are held out; ``random_state`` does by default.
         """
-        check_one_tolerance(self.tolerance)
+        self._check_tolerance()
+        problem = self._make_problem(np.inf)
         check_aligned(X, y, "y")
         X, sensitive = self._take_groups(X, sensitive_features)
         X = self._check_features(X, reset=True)
-        labels, self.classes_ = find_classes(y, self.pos_label, find_criterion(self.criterion))
+        labels, self.classes_ = find_classes(y, self.pos_label, problem.criterion)
         check_same_length(range(_num_samples(X)), labels, ("X", "y"))
         codes, groups = encode_rows(sensitive, len(labels), None)
         if len(groups) == 1:
@@ -166,17 +201,18 @@ class DialClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
                 "`sensitive_features` or set `sensitive_column`",
                 FairdialWarning,
             )
-        all_rows = np.arange(len(labels))
-        rows = Rows(X, labels == self.classes_[1], labels, codes, groups, all_rows, all_rows[:0])
+        weights, criterion, strata = self._read_options(X, problem, more)
+        all_rows = np.arange(len(labels)) if weights is None else np.flatnonzero(weights)
+        positive, none = labels == self.classes_[1], all_rows[:0]
+        rows = Rows(X, positive, labels, codes, groups, all_rows, none, criterion, strata, weights)
         crossed = getattr(self, "cv", None) is not None
         if not crossed and self.calibration is not None:
             share = check_fraction(self.calibration, "calibration")
             rng = check_random_state(self.random_state if seed is None else seed)
-            rows.held = hold_out(rows.cells, share, rng)
-            rows.train = np.delete(all_rows, rows.held)
+            held = hold_out(rows.cells[all_rows], share, rng)
+            rows.held, rows.train = all_rows[held], np.delete(all_rows, held)
         if crossed or self.calibration is not None:  # fail before anything is trained
-            calibrated = all_rows if crossed else rows.held
-            self._check_counts(codes[calibrated], rows.y[calibrated], groups)
+            self._check_sample(rows.sample(all_rows if crossed else rows.held))
         self.training_ = {"rows": len(rows.train)}
         return rows
 
@@ -186,16 +222,19 @@ class DialClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
             for name in ("frontier_", "platt_"):
                 self.__dict__.pop(name, None)
             return self
-        held = rows.held
-        return self._find_frontier(
-            take_rows(rows.X, held), rows.codes[held], rows.groups, rows.y[held], "declared"
-        )
+        return self._find_frontier(take_rows(rows.X, rows.held), rows.sample(rows.held))
 
     # ---- calibrate -----------------------------------------------------------------------------
 
     @groups_by_name
     def calibrate(
-        self, X: object, y: ArrayLike | None = None, *, sensitive_features: object = None
+        self,
+        X: object,
+        y: ArrayLike | None = None,
+        *,
+        sensitive_features: object = None,
+        sample_weight: object = None,
+        control_features: object = None,
     ) -> Self:
         """Find the frontier on held-out rows; the scorer stays as it is.
 
@@ -207,6 +246,10 @@ class DialClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
             Labels. Demographic parity works without them; the frontier then has no accuracy.
         sensitive_features : array-like, Series or DataFrame
             Group of each row.
+        sample_weight : array-like, optional
+            Weight of each row. Whole numbers mean repeated rows.
+        control_features : array-like, Series or DataFrame, optional
+            Strata of the rows: the tolerance then holds within each of them.
         """
         self._check_scorer()
         X, sensitive = self._take_groups(X, sensitive_features)
@@ -216,38 +259,63 @@ class DialClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
             raise InvalidInputError("sensitive_features", "be given, as in the last calibration")
         positive = None if y is None else is_positive(y, self.classes_)
         with self._explain_missing_column():
-            self._calibrate(X, positive, sensitive)
+            self._calibrate(
+                X,
+                positive,
+                sensitive,
+                sample_weight=sample_weight,
+                control_features=control_features,
+            )
         self.__dict__.pop("model_hash_", None)  # this is no longer the saved model
         return self
 
-    def _calibrate(self, X: Any, positive: Mask | None, sensitive: object) -> Self:
+    def _calibrate(
+        self, X: Any, positive: Mask | None, sensitive: object, **more: Unpack[RowOptions]
+    ) -> Self:
         """Find the frontier on rows whose features and labels were checked."""
         if positive is not None:
             check_same_length(range(_num_samples(X)), positive, ("X", "y"))
         codes, groups = encode_rows(sensitive, _num_samples(X), self._trained_groups())
-        self._check_counts(codes, positive, groups)
-        return self._find_frontier(X, codes, groups, positive, "declared")
+        weights, criterion, strata = self._read_options(X, self._make_problem(np.inf), more)
+        if weights is not None and not weights.all():  # a weight of 0 is no row
+            kept = np.flatnonzero(weights)
+            X, codes, weights = take_rows(X, kept), codes[kept], weights[kept]
+            positive = None if positive is None else positive[kept]
+            strata = None if strata is None else strata[kept]
+        sample = Sample(codes, groups, positive, criterion, strata, weights)
+        self._check_sample(sample)
+        return self._find_frontier(X, sample)
 
     @abstractmethod
-    def _find_frontier(
-        self,
-        X: Any,
-        codes: Codes,
-        groups: tuple[Hashable, ...],
-        positive: Mask | None,
-        certificate: Certificate,
-    ) -> Self:
-        """Set ``frontier_`` from these rows, whose group sizes were checked."""
+    def _find_frontier(self, X: Any, sample: Sample) -> Self:
+        """Set ``frontier_`` from these rows, which were checked."""
 
-    def _check_counts(
-        self, codes: Codes, positive: Mask | None, groups: tuple[Hashable, ...]
-    ) -> None:
-        """Raise if a group has fewer than ``min_count`` eligible rows to calibrate on."""
+    @abstractmethod
+    def _make_problem(self, n_rows: float) -> Problem:
+        """Return what the dial solves on this many calibration rows, or the sum of weights."""
+
+    def _read_options(
+        self, X: Any, problem: Problem, more: RowOptions
+    ) -> tuple[Weights | None, Criterion, Codes | None]:
+        """Return checked weights, the criterion with its conditions applied, and strata."""
+        n_rows, control = _num_samples(X), more.get("control_features")
+        check_aligned(X, more.get("sample_weight"), "sample_weight")
+        check_aligned(X, control, "control_features")
+        if control is not None:
+            check_same_length(
+                range(n_rows), range(_num_samples(control)), ("X", "control_features")
+            )
+        criterion, strata = find_strata(problem.criterion, control, n_rows)
+        return check_weights(more.get("sample_weight"), n_rows), criterion, strata
+
+    def _check_sample(self, sample: Sample) -> None:
+        """Raise if these rows can't be calibrated on, such as for small groups."""
+        require_labels(self._make_problem(sample.n_rows), sample.positive is not None)
         check_group_sizes(
-            find_criterion(self.criterion),
-            count_rows(codes, positive, len(groups)),
-            groups,
-            min_count=self._least_count(groups),
+            sample.criterion,
+            sample.counts(),
+            sample.groups,
+            min_count=self._least_count(sample.groups),
             argument="sensitive_features",
         )
 
@@ -274,6 +342,21 @@ class DialClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
 
     # ---- predict -------------------------------------------------------------------------------
 
+    @property
+    def default_tolerance(self) -> float:
+        """The tolerance of ``predict``: the constructor's, or the one that the criterion declares.
+
+        A criterion such as ``{"demographic_parity": 0.10, "equal_opportunity": 0.05}`` declares
+        0.10, unless the constructor was given a tolerance above 0.
+        """
+        declared = find_criterion(self.criterion).declared
+        return self.tolerance or (0.0 if declared is None else declared)
+
+    def _check_tolerance(self) -> None:
+        """Raise unless the constructor's tolerance is a number in [0, 1] or None."""
+        if self.tolerance is not None:
+            check_one_tolerance(self.tolerance)
+
     @groups_by_name
     def predict(
         self,
@@ -292,7 +375,8 @@ class DialClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
         sensitive_features : array-like, Series or DataFrame
             Group of each row: decisions depend on it.
         tolerance : float or array of float, optional
-            The largest allowed gap; one number, or one for each row. The constructor's by default.
+            The largest allowed gap; one number, or one for each row. By default
+            ``default_tolerance``.
         confidence : float, optional
             Keep the gap on new rows within the tolerance with this confidence. Without it, the gap
             on the calibration rows is kept within the tolerance. With one tolerance for each row
@@ -314,7 +398,7 @@ class DialClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
     ) -> Floats:
         """Return how far each row is above the threshold of the positive label at a tolerance."""
         X, codes = self._rows_to_score(X, sensitive_features)
-        tolerances = check_tolerance(self.tolerance if tolerance is None else tolerance)
+        tolerances = check_tolerance(self.default_tolerance if tolerance is None else tolerance)
         if tolerances.ndim:
             check_same_length(codes, tolerances, ("X", "tolerance"))
         return self._margins(X, codes, [tolerances], confidence)[0]
@@ -493,6 +577,11 @@ class DialClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
                 given=f"{needed[0]!r}, which is removed from `X` ({' '.join(message.split())})",
                 hint="Pass the groups by `sensitive_features` instead; `X` then keeps the column.",
             ) from error
+
+
+def _without_none(given: RowOptions) -> RowOptions:
+    """Return what was given."""
+    return {name: value for name, value in given.items() if value is not None}  # type: ignore[return-value]
 
 
 def _ndim(X: Any) -> int:

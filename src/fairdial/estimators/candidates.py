@@ -56,6 +56,12 @@ def check_possible(names: Sequence[str], rows: Rows) -> None:
             )
         if method.needs_torch:
             require_torch()
+        if method.refuses(rows.criterion):
+            raise InvalidInputError(
+                "candidates",
+                f"leave out {name!r}, which can't be trained for this criterion",
+                given=rows.criterion.name,
+            )
 
 
 def find_obstacles(rows: Rows) -> dict[str, str]:
@@ -78,6 +84,8 @@ def _obstacle(method: Method, rows: Rows) -> str:
             return "it needs torch"
     if method.max_groups is not None and not 1 < len(rows.groups) <= method.max_groups:
         return f"it takes {method.max_groups} groups, got {len(rows.groups)}"
+    if method.refuses(rows.criterion):
+        return f"it can't be trained for {rows.criterion.name}"
     return ""
 
 

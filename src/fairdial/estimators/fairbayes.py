@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, Self
+from typing import Any, Literal, Self, Unpack
 
 import numpy as np
-import pandas as pd
-from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import StratifiedKFold
 from sklearn.utils import check_random_state, get_tags
@@ -15,21 +13,19 @@ from sklearn.utils.validation import check_is_fitted
 
 from fairdial._arrays import Indices
 from fairdial._validation import check_count, describe_values
-from fairdial.core.criteria import Criterion
-from fairdial.core.criteria import criterion as find_criterion
+from fairdial.core.criteria import Given
+from fairdial.core.objectives import Objective
+from fairdial.core.problem import Budget
+from fairdial.core.rates import SELECTION
 from fairdial.errors import InvalidInputError, SeenRowsWarning, require_torch, warn
 from fairdial.estimators.base import Seed
+from fairdial.estimators.fitting import check_estimator, fit_clone, warn_without_weights
 from fairdial.estimators.labels import is_positive, positive_last
-from fairdial.estimators.learners import text_columns
 from fairdial.estimators.network import fit_scorer, train_network
-from fairdial.estimators.rows import Rows, take_rows
+from fairdial.estimators.rows import RowOptions, Rows, take_rows
 from fairdial.estimators.scorers import AveragedScorer, Scorer, SklearnScorer, find_method
 from fairdial.estimators.thresholds import ThresholdClassifier
 from fairdial.nn.network import Network
-
-NOT_A_NUMBER = "could not convert string to float"  # NumPy's message for text among numbers
-TOO_FEW = ("least populated class", "test_size")  # scikit-learn's, if it can't hold rows out
-TORCH_MODULE = "torch.nn.modules.module"  # home of torch's base class, known without importing it
 
 
 class FairBayes(ThresholdClassifier):  # alg:post-process for every tolerance at once
@@ -40,6 +36,9 @@ class FairBayes(ThresholdClassifier):  # alg:post-process for every tolerance at
     once. The tolerance is chosen at prediction time and can change with every call. Predicting
     needs each row's group.
 
+    To change criterion, objective or budget of a trained model, call ``set_params`` and then
+    ``calibrate``: nothing is trained again.
+
     Parameters
     ----------
     estimator : classifier, pipeline, Network, list of them, or None
@@ -48,10 +47,24 @@ class FairBayes(ThresholdClassifier):  # alg:post-process for every tolerance at
         ``HistGradientBoostingClassifier()``: with small trees it was more accurate on Adult at a
         seventh of the cost. All estimators of a list are trained and their logits averaged; each
         network has its own initial weights.
-    criterion : str or Criterion
-        "demographic_parity", "equal_opportunity" or "predictive_equality".
+    criterion : str, Criterion, list or mapping
+        "demographic_parity", "equal_opportunity", "predictive_equality", "equalized_odds" and
+        others, and combinations; see :func:`fairdial.criterion`.
     tolerance : float
-        Default tolerance of ``predict``.
+        Default tolerance of ``predict``; 0 is the one that the criterion declares, if it does.
+    objective : str or Objective
+        What the thresholds maximize: "accuracy", "balanced_accuracy", "f1" or
+        :func:`fairdial.Costs`.
+    budget : float, int or Budget, optional
+        Select at most this share (at most 1) or number of the calibration rows.
+    nested : bool, optional
+        True: each row changes its decision at most once along the dial. False: the best thresholds
+        at each tolerance. See :func:`fairdial.sweep`.
+    rising : bool
+        Only lower thresholds: no row loses a positive decision.
+    randomize : {None, "hash"}
+        "hash" mixes thresholds by a hash of the row's features, so that the tolerance holds in
+        expectation, and the same row always gets the same decision.
     recalibrate : None or "group"
         "group" corrects each group's logits with a line first, for biased scores.
     prefit : bool
@@ -107,8 +120,13 @@ class FairBayes(ThresholdClassifier):  # alg:post-process for every tolerance at
         self,
         estimator: Any = None,
         *,
-        criterion: str | Criterion = "demographic_parity",
-        tolerance: float = 0.0,
+        criterion: Given = "demographic_parity",
+        tolerance: float | None = 0.0,
+        objective: str | Objective = "accuracy",
+        budget: float | Budget | None = None,
+        nested: bool | None = None,
+        rising: bool = False,
+        randomize: Literal["hash"] | None = None,
         recalibrate: str | None = None,
         prefit: bool = False,
         per_group: bool = False,
@@ -123,6 +141,11 @@ class FairBayes(ThresholdClassifier):  # alg:post-process for every tolerance at
         self.estimator = estimator
         self.criterion = criterion
         self.tolerance = tolerance
+        self.objective = objective
+        self.budget = budget
+        self.nested = nested
+        self.rising = rising
+        self.randomize = randomize
         self.recalibrate = recalibrate
         self.prefit = prefit
         self.per_group = per_group
@@ -156,13 +179,17 @@ class FairBayes(ThresholdClassifier):  # alg:post-process for every tolerance at
             raise InvalidInputError("estimator", "hold at least one estimator", given="none")
         return [Network() if part is None else part for part in parts]
 
-    def _fit(self, X: object, y: object, sensitive_features: object) -> Self:
+    def _fit(
+        self, X: object, y: object, sensitive_features: object, **more: Unpack[RowOptions]
+    ) -> Self:
         if self.prefit:
-            return self._fit_prefit(X, y, sensitive_features)
+            return self._fit_prefit(X, y, sensitive_features, **more)
         parts = self._parts()
         for part in parts:
             check_estimator(part)
-        rows = self._rows_to_fit(X, y, sensitive_features)
+        rows = self._rows_to_fit(X, y, sensitive_features, **more)
+        for part in parts if rows.weights is not None else ():
+            warn_without_weights(part)
         nets = any(isinstance(part, Network) for part in parts)
         self.trained_groups_ = rows.groups if self.per_group or nets else None
         if self.cv is not None:
@@ -206,7 +233,7 @@ class FairBayes(ThresholdClassifier):  # alg:post-process for every tolerance at
                     "y", f"hold two classes in the training rows{where}", given="one class only"
                 )
             X, y = take_rows(rows.X, part), rows.labels[part]
-            estimators.append(fit_clone(estimator, X, y))
+            estimators.append(fit_clone(estimator, X, y, rows.weights_of(part)))
         return SklearnScorer(
             estimators,
             positive=self.classes_[1],
@@ -218,7 +245,8 @@ class FairBayes(ThresholdClassifier):  # alg:post-process for every tolerance at
         require_torch()
         from fairdial.nn.steps import PlainStep
 
-        rate, objective = find_criterion(self.criterion).rate, self._objective()
+        kind, objective = self.problem.criterion, self._objective()
+        rate = kind.rate if kind.is_simple else SELECTION  # plain training needs none
 
         def make_step(net: Any, shares: Any, _: int) -> PlainStep:
             return PlainStep(
@@ -238,7 +266,8 @@ class FairBayes(ThresholdClassifier):  # alg:post-process for every tolerance at
 
     def _cross_fit(self, rows: Rows) -> Self:
         """Find the frontier on out-of-fold scores, and average the models of the folds."""
-        folds, cells = check_count(self.cv, "cv", least=2), rows.cells
+        folds, places = check_count(self.cv, "cv", least=2), rows.train
+        cells = rows.cells[places]
         smallest = int(np.bincount(cells)[np.unique(cells)].min())
         if smallest < folds:
             raise InvalidInputError(
@@ -252,23 +281,26 @@ class FairBayes(ThresholdClassifier):  # alg:post-process for every tolerance at
         logits = np.empty(len(cells))
         scorers: list[Scorer] = []
         for fold, (train, held) in enumerate(splitter.split(np.zeros(len(cells)), cells)):
-            found = self._train(rows, train, fold)
-            logits[held] = AveragedScorer(found).logits(take_rows(rows.X, held), rows.codes[held])
+            found = self._train(rows, places[train], fold)
+            out = places[held]
+            logits[held] = AveragedScorer(found).logits(take_rows(rows.X, out), rows.codes[out])
             scorers += found
         self.scorer_ = AveragedScorer(scorers)
         self.estimator_ = fitted_estimators(scorers)
-        return self._set_frontier(logits, rows.codes, rows.groups, rows.y, "none")
+        return self._set_frontier(logits, rows.sample(places, "none"))
 
     # ---- prefit --------------------------------------------------------------------------------
 
-    def _fit_prefit(self, X: object, y: object, sensitive_features: object) -> Self:
+    def _fit_prefit(
+        self, X: object, y: object, sensitive_features: object, **more: Unpack[RowOptions]
+    ) -> Self:
         """Calibrate a fitted estimator on all rows, and warn."""
         X, sensitive = self._take_groups(X, sensitive_features)
         self._use_fitted()
         X = self._check_features(X, reset=True)
         if y is None:
             raise InvalidInputError("y", "be given: fit requires y to be passed")
-        self._calibrate(X, is_positive(y, self.classes_), sensitive)
+        self._calibrate(X, is_positive(y, self.classes_), sensitive, **more)
         warn(
             "with `prefit=True` `fit` trains nothing and holds no rows out: it calibrates on all "
             "rows. Call `calibrate` instead, with rows that the classifier hasn't seen",
@@ -311,71 +343,6 @@ class FairBayes(ThresholdClassifier):  # alg:post-process for every tolerance at
         if self.prefit and not hasattr(self, "scorer_"):
             self._use_fitted()
         super()._check_scorer()
-
-
-def check_estimator(estimator: object) -> None:
-    """Raise unless it can be trained; a torch module has to be wrapped in a Network."""
-    kind = type(estimator)
-    trains = hasattr(estimator, "fit") and hasattr(estimator, "get_params")
-    if trains or isinstance(estimator, Network):
-        return
-    is_torch = any(base.__module__ == TORCH_MODULE for base in kind.__mro__)
-    raise InvalidInputError(
-        "estimator",
-        "be a scikit-learn classifier or a Network",
-        given=f"{kind.__name__}, a torch module" if is_torch else kind.__name__,
-        hint="Wrap it: FairBayes(Network(trunk=...))." if is_torch else (),
-    )
-
-
-def fit_clone(estimator: Any, X: Any, y: Any) -> Any:
-    """Return a fitted clone; the error explains if text, dates or too few rows are the cause."""
-    name = type(estimator).__name__
-    readable = f"hold what {name} can read"
-    try:
-        return clone(estimator).fit(X, y)
-    except TypeError as error:  # such as NumPy's for dates among numbers
-        kinds = X.dtypes.items() if isinstance(X, pd.DataFrame) else ()
-        dates = [name for name, kind in kinds if pd.api.types.is_datetime64_any_dtype(kind)]
-        if not dates:
-            raise
-        raise InvalidInputError(
-            "X",
-            readable,
-            given=f"dates in the columns {', '.join(map(repr, dates))}",
-            hint="Turn dates into numbers first, such as the number of days since some date.",
-        ) from error
-    except ValueError as error:
-        if any(text in str(error) for text in TOO_FEW):
-            labels, counts = np.unique(y, return_counts=True)
-            found = [f"{n} with {v!r}" for v, n in zip(labels.tolist(), counts, strict=True)]
-            raise InvalidInputError(
-                "y",
-                f"hold more training rows of each label for {name}, which holds some of them out",
-                given=f"{' and '.join(found)} ({error})",
-                hint="Add rows, or take an estimator that needs fewer, such as LogisticRegression.",
-            ) from error
-        texts = unreadable_columns(X)
-        if NOT_A_NUMBER not in str(error) or not texts:
-            raise
-        raise InvalidInputError(
-            "X",
-            readable,
-            given=f"text in the columns {', '.join(map(repr, texts))} ({error})",
-            hint="Put an encoder before it: make_pipeline(make_column_transformer((OneHotEncoder("
-            f"handle_unknown='ignore'), {texts}), remainder='passthrough'), ...). "
-            f"HistGradientBoostingClassifier also takes X.astype(dict.fromkeys({texts}, "
-            "'category')) with categorical_features='from_dtype'.",
-        ) from error
-
-
-def unreadable_columns(X: Any) -> list[Any]:
-    """Return the columns that aren't numbers: text, or pandas' categories if there is no text."""
-    if isinstance(X, np.ndarray) and X.ndim == 2:
-        X = pd.DataFrame(X).infer_objects()
-    texts = text_columns(X)
-    plain = [name for name in texts if not isinstance(X.dtypes[name], pd.CategoricalDtype)]
-    return plain or texts
 
 
 def fitted_estimators(scorers: list[Scorer]) -> list[Any]:

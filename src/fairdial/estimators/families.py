@@ -7,20 +7,22 @@ the most accurate setting whose gap is within it.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, Self
 
 import numpy as np
 
-from fairdial._arrays import Codes, Counts, Floats, Mask
+from fairdial._arrays import Codes, Counts, Floats, Mask, Weights
 from fairdial.core.criteria import Criterion
 from fairdial.core.criteria import criterion as find_criterion
 from fairdial.core.decide import count_rows, count_selected
 from fairdial.core.frontier import Certificate
+from fairdial.core.problem import Problem
 from fairdial.core.sweep import measure_counts
-from fairdial.errors import FairdialWarning, warn
+from fairdial.errors import FairdialWarning, InvalidInputError, warn
 from fairdial.estimators.base import DialClassifier
+from fairdial.estimators.rows import RowOptions, Sample
 
 
 class Family(Protocol):
@@ -37,13 +39,13 @@ class Family(Protocol):
 class Measurement:
     """Counts of one setting's decisions on the calibration rows."""
 
-    selected: Counts  # (L, K)
-    counts: Counts  # (L, K) all rows
+    selected: Counts  # (C, K)
+    counts: Counts  # (C, K) all rows
     criterion: Criterion
 
     @property
     def gap(self) -> float:
-        """Highest minus lowest rate."""
+        """The smallest tolerance that allows these decisions."""
         return float(self.criterion.gap_of(self.selected, self.counts))
 
     @property
@@ -64,35 +66,44 @@ class FamilyClassifier(DialClassifier):
         A method that searches for settings can ``measure`` any setting on the calibration rows.
         """
 
-    def _find_frontier(
-        self,
-        X: Any,
-        codes: Codes,
-        groups: tuple[Hashable, ...],
-        positive: Mask | None,
-        certificate: Certificate,
-    ) -> Self:
-        kind, measured = find_criterion(self.criterion), dict[float, Measurement]()
-        counts = count_rows(codes, positive, len(groups))
-        rows = self.scorer_.prepare(X, codes)
+    def _make_problem(self, n_rows: float) -> Problem:  # noqa: ARG002
+        return Problem(find_criterion(self.criterion))
+
+    def _read_options(
+        self, X: Any, problem: Problem, more: RowOptions
+    ) -> tuple[Weights | None, Criterion, Codes | None]:
+        if more.get("control_features") is not None or problem.criterion.has_conditions:
+            raise InvalidInputError(
+                "control_features",
+                f"be left out for {type(self).__name__}, and so must conditions of the criterion",
+                hint="FairBayes takes them.",
+            )
+        return super()._read_options(X, problem, more)
+
+    def _find_frontier(self, X: Any, sample: Sample) -> Self:
+        kind, measured = sample.criterion, dict[float, Measurement]()
+        shape = sample.kinds, len(sample.groups), sample.n_kinds, sample.weights
+        counts = count_rows(sample.codes, *shape)
+        rows = self.scorer_.prepare(X, sample.codes)
 
         def measure(setting: float) -> Measurement:
             if setting not in measured:
-                margins = self.scorer_.margins(rows, codes, setting)
-                selected = count_selected(margins[None], codes, positive, len(groups))[0]
+                margins = self.scorer_.margins(rows, sample.codes, setting)
+                selected = count_selected(margins[None], sample.codes, *shape)[0]
                 measured[setting] = Measurement(selected, counts, kind)
             return measured[setting]
 
         settings, declared = self._settings(measure)
+        certificate: Certificate = "finite" if sample.weights is None else "weighted"
         self.frontier_ = measure_counts(
             settings,
             np.stack([measure(float(setting)).selected for setting in settings]),
             counts,
             kind,
-            groups,
+            sample.groups,
             declared=declared,
-            min_count=1,
-            certificate="none" if certificate == "none" else "finite",
+            min_count=0,
+            certificate="none" if sample.certificate == "none" else certificate,
         )
         return self
 

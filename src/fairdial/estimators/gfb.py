@@ -3,16 +3,25 @@
 from __future__ import annotations
 
 from numbers import Real
-from typing import Any, Self
+from typing import Any, Literal, Self, Unpack
 
 import numpy as np
 
 from fairdial._validation import check_choice, check_count
-from fairdial.core.criteria import Criterion
-from fairdial.core.criteria import criterion as find_criterion
+from fairdial.core.criteria import Criterion, Given
+from fairdial.core.objectives import Objective
+from fairdial.core.problem import Budget
+from fairdial.core.rates import (
+    FALSE_NEGATIVE,
+    FALSE_POSITIVE,
+    TRUE_NEGATIVE,
+    TRUE_POSITIVE,
+    Rate,
+)
 from fairdial.errors import InvalidInputError, TrainingWarning, require_torch, warn
 from fairdial.estimators.base import Seed
 from fairdial.estimators.network import chosen_network, fit_scorer
+from fairdial.estimators.rows import RowOptions
 from fairdial.estimators.thresholds import ThresholdClassifier
 from fairdial.nn.network import Network
 
@@ -31,12 +40,30 @@ class GFB(ThresholdClassifier):  # eq:bilevel_optim, alg:proposed; weight: lambd
     recovers quickly as the tolerance grows. The three directions of MA-SOBA come from one forward
     and one backward pass. GFB needs two groups.
 
+    To change criterion, objective or budget of a trained model, call ``set_params`` and then
+    ``calibrate``: nothing is trained again.
+
     Parameters
     ----------
-    criterion : str or Criterion
-        "demographic_parity", "equal_opportunity" or "predictive_equality".
+    criterion : str, Criterion, list or mapping
+        "demographic_parity", "equal_opportunity", "predictive_equality", "equalized_odds" and
+        others, and combinations; see :func:`fairdial.criterion`. Training needs a criterion that
+        compares one rate of selected rows.
     tolerance : float
-        Default tolerance of ``predict``.
+        Default tolerance of ``predict``; 0 is the one that the criterion declares, if it does.
+    objective : str or Objective
+        What the thresholds maximize: "accuracy", "balanced_accuracy", "f1" or
+        :func:`fairdial.Costs`.
+    budget : float, int or Budget, optional
+        Select at most this share (at most 1) or number of the calibration rows.
+    nested : bool, optional
+        True: each row changes its decision at most once along the dial. False: the best thresholds
+        at each tolerance. See :func:`fairdial.sweep`.
+    rising : bool
+        Only lower thresholds: no row loses a positive decision.
+    randomize : {None, "hash"}
+        "hash" mixes thresholds by a hash of the row's features, so that the tolerance holds in
+        expectation, and the same row always gets the same decision.
     weight : float
         The paper's lambda: the share of the prediction loss in the trunk's objective; 1 is plain
         training.
@@ -106,8 +133,13 @@ class GFB(ThresholdClassifier):  # eq:bilevel_optim, alg:proposed; weight: lambd
     def __init__(
         self,
         *,
-        criterion: str | Criterion = "demographic_parity",
-        tolerance: float = 0.0,
+        criterion: Given = "demographic_parity",
+        tolerance: float | None = 0.0,
+        objective: str | Objective = "accuracy",
+        budget: float | Budget | None = None,
+        nested: bool | None = None,
+        rising: bool = False,
+        randomize: Literal["hash"] | None = None,
         weight: float = 0.95,
         aux: str = "scaled",
         aux_rate: float = 0.5,
@@ -127,6 +159,11 @@ class GFB(ThresholdClassifier):  # eq:bilevel_optim, alg:proposed; weight: lambd
     ) -> None:
         self.criterion = criterion
         self.tolerance = tolerance
+        self.objective = objective
+        self.budget = budget
+        self.nested = nested
+        self.rising = rising
+        self.randomize = randomize
         self.weight = weight
         self.aux = aux
         self.aux_rate = aux_rate
@@ -144,9 +181,12 @@ class GFB(ThresholdClassifier):  # eq:bilevel_optim, alg:proposed; weight: lambd
         self.warm_start = warm_start
         self.random_state = random_state
 
-    def _fit(self, X: object, y: object, sensitive_features: object) -> Self:
+    def _fit(
+        self, X: object, y: object, sensitive_features: object, **more: Unpack[RowOptions]
+    ) -> Self:
         self._check_settings()
-        rows = self._rows_to_fit(X, y, sensitive_features)
+        rate = require_compared_rate(self.problem.criterion)
+        rows = self._rows_to_fit(X, y, sensitive_features, **more)
         if len(rows.groups) > 2:
             raise InvalidInputError(
                 "sensitive_features",
@@ -158,7 +198,6 @@ class GFB(ThresholdClassifier):  # eq:bilevel_optim, alg:proposed; weight: lambd
         from fairdial.nn import masoba, steps
 
         network = chosen_network(self.network, Network())
-        rate = find_criterion(self.criterion).rate
         weight = self.weight if len(rows.groups) == 2 else 1.0
 
         def make_step(net: Any, shares: Any, steps_per_epoch: int) -> steps.Step:
@@ -245,3 +284,44 @@ class GFB(ThresholdClassifier):  # eq:bilevel_optim, alg:proposed; weight: lambd
                     "costs accuracy at every tolerance; raise `weight`",
                     TrainingWarning,
                 )
+
+
+OPPOSITE = {FALSE_NEGATIVE: TRUE_POSITIVE, TRUE_NEGATIVE: FALSE_POSITIVE}  # 1 minus the other
+
+
+def compared_rate(criterion: Criterion) -> Rate | None:
+    """Return the rate that the criterion compares between groups; None if there isn't just one.
+
+    Where it is equal in all groups, its difference is 0, its ratio 1, and its opposite equal too.
+
+    Examples
+    --------
+    >>> from fairdial import criterion
+    >>> from fairdial.estimators.gfb import compared_rate
+    >>> compared_rate(criterion("false_negative_rate_parity")).name
+    'true_positive_rate'
+    >>> compared_rate(criterion("equalized_odds")) is None
+    True
+    """
+    found = {
+        OPPOSITE.get(demand.rate, demand.rate)
+        for demand in criterion.demands
+        if demand.spread in ("difference", "ratio")
+    }
+    rate = found.pop() if len(found) == 1 else None
+    return rate if rate is not None and rate.has_link else None
+
+
+def require_compared_rate(criterion: Criterion) -> Rate:
+    """Return the rate that GFB makes equal; raise if the criterion compares others."""
+    rate = compared_rate(criterion)
+    if rate is None:
+        raise InvalidInputError(
+            "criterion",
+            "compare one rate of selected rows to train GFB, such as demographic_parity, "
+            "equal_opportunity or predictive_equality",
+            given=criterion.name,
+            hint="Train with criterion='equal_opportunity'; then call "
+            f"set_params(criterion={criterion.name!r}) and calibrate.",
+        )
+    return rate

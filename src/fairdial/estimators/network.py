@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import fields
 from functools import partial
 from numbers import Integral
 from pathlib import Path
@@ -14,7 +15,7 @@ from scipy.sparse import issparse
 from sklearn.utils import check_random_state
 
 from fairdial._arrays import Floats, Indices, Mask
-from fairdial.core.criteria import criterion as find_criterion
+from fairdial.core.problem import Problem
 from fairdial.errors import InterruptedWarning, InvalidInputError, require_torch, warn
 from fairdial.estimators.rows import Rows, hold_out
 from fairdial.nn.network import Network
@@ -99,9 +100,11 @@ def prepare_data(model: DialClassifier, network: Network, rows: Rows) -> tuple[T
         n_groups=len(rows.groups),
         train=train,
         validation=rows.train[held],
-        criterion=find_criterion(model.criterion),
+        criterion=rows.criterion,
         encode=encode,
         unencoded=may_be_embeddings(rows.X, encoder, inputs),
+        strata=rows.strata,
+        weights=rows.weights,
     )
     return data, seed
 
@@ -251,7 +254,8 @@ def _continues(model: DialClassifier) -> bool:
 
 def describe(model: DialClassifier) -> str:
     """Return the method and its own settings, without the network, the seed and the dial."""
-    others = ("network", "estimator", "random_state", "tolerance", "recalibrate", "min_count")
+    others = {"network", "estimator", "random_state", "tolerance", "recalibrate", "min_count"}
+    others |= {field.name for field in fields(Problem)} - {"criterion"}
     params = model.get_params(deep=False)
     return type(model).__name__ + repr(
         sorted((k, str(v)) for k, v in params.items() if k not in others)

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from functools import wraps
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypedDict, TypeVar
 
 import numpy as np
 import pandas as pd
@@ -16,12 +16,73 @@ from numpy.typing import NDArray
 from scipy.sparse import issparse
 from sklearn.utils import _safe_indexing
 
-from fairdial._arrays import Codes, Indices, Mask
+from fairdial._arrays import Codes, Counts, Indices, Kinds, Mask, Weights
 from fairdial._validation import check_same_length, did_you_mean, encode_groups, match_groups
+from fairdial.core.criteria import Criterion
+from fairdial.core.decide import count_rows
+from fairdial.core.frontier import Certificate
+from fairdial.core.sweep import find_kinds
 from fairdial.errors import InvalidInputError
 
 Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
+
+
+class RowOptions(TypedDict, total=False):
+    """What else ``fit`` and ``calibrate`` may be given for each row."""
+
+    sample_weight: object
+    control_features: object
+
+
+@dataclass(frozen=True)
+class Sample:
+    """What is known of calibration rows besides their features.
+
+    Attributes
+    ----------
+    codes : (n,) int array
+        Group of each row, as a position in ``groups``.
+    groups : tuple
+        Names of the groups.
+    positive : (n,) bool array, optional
+        Which rows have the positive label.
+    criterion : Criterion
+        The criterion, with its conditions applied to these rows.
+    strata : (n,) int array, optional
+        Stratum of each row.
+    weights : (n,) array, optional
+        Weights of the rows, above 0.
+    certificate : str
+        What ``confidence=`` may assume of the rows.
+    """
+
+    codes: Codes
+    groups: tuple[Hashable, ...]
+    positive: Mask | None
+    criterion: Criterion
+    strata: Codes | None = None
+    weights: Weights | None = None
+    certificate: Certificate = "declared"
+
+    @property
+    def n_rows(self) -> float:
+        """Number of rows, or the sum of their weights."""
+        return float(len(self.codes) if self.weights is None else self.weights.sum())
+
+    @property
+    def n_kinds(self) -> int:
+        """Number of kinds: strata times labels."""
+        return self.criterion.n_strata * (1 if self.positive is None else 2)
+
+    @property
+    def kinds(self) -> Kinds | None:
+        """(n,) stratum and label of each row as one number."""
+        return find_kinds(self.positive, self.strata)
+
+    def counts(self) -> Counts:
+        """Return the number of rows by kind and group, (C, K), each counted once."""
+        return count_rows(self.codes, self.kinds, len(self.groups), self.n_kinds)
 
 
 @dataclass
@@ -41,7 +102,13 @@ class Rows:
     groups : tuple
         Names of the groups.
     train, held : int arrays
-        Rows to train on, and rows held out for calibration.
+        Rows to train on, and rows held out for calibration; none of them has weight 0.
+    criterion : Criterion
+        The criterion, with its conditions applied to these rows.
+    strata : (n,) int array, optional
+        Stratum of each row.
+    weights : (n,) array, optional
+        Weights of the rows.
     """
 
     X: Any
@@ -51,11 +118,31 @@ class Rows:
     groups: tuple[Hashable, ...]
     train: Indices
     held: Indices
+    criterion: Criterion
+    strata: Codes | None = None
+    weights: Weights | None = None
 
     @property
     def cells(self) -> Indices:
-        """(n,) group and label of each row as one number."""
-        return self.codes.astype(np.intp) * 2 + self.y
+        """(n,) stratum, group and label of each row as one number."""
+        cells = self.codes.astype(np.intp) * 2 + self.y
+        return cells if self.strata is None else cells + self.strata * (2 * len(self.groups))
+
+    def weights_of(self, places: Indices) -> Weights | None:
+        """Return the weights of some rows."""
+        return None if self.weights is None else self.weights[places]
+
+    def sample(self, places: Indices, certificate: Certificate = "declared") -> Sample:
+        """Return some of the rows, to calibrate on."""
+        return Sample(
+            self.codes[places],
+            self.groups,
+            self.y[places],
+            self.criterion,
+            None if self.strata is None else self.strata[places],
+            self.weights_of(places),
+            certificate,
+        )
 
 
 def hold_out(cells: Indices, share: float, rng: np.random.RandomState) -> Indices:

@@ -14,7 +14,7 @@ from scipy.optimize import minimize
 from scipy.special import expit
 from sklearn.utils import _safe_indexing
 
-from fairdial._arrays import Codes, Floats, Mask, Scores
+from fairdial._arrays import Codes, Floats, Mask, Scores, Weights
 from fairdial._validation import (
     as_vector,
     check_choice,
@@ -131,12 +131,18 @@ class PlattMap:
 
     @classmethod
     def fit(
-        cls, logits: Scores, groups: Codes, positive: Mask, names: tuple[Hashable, ...]
+        cls,
+        logits: Scores,
+        groups: Codes,
+        positive: Mask,
+        names: tuple[Hashable, ...],
+        weights: Weights | None = None,
     ) -> PlattMap:
         """Minimize the log loss in each group, with Platt's smoothed targets."""
         check_same_length(logits, positive, ("logits", "y"))
-        codes = range(len(names))
-        lines = np.array([_fit_line(logits[groups == a], positive[groups == a]) for a in codes])
+        each = np.ones(len(positive), np.int64) if weights is None else weights
+        rows = [groups == a for a in range(len(names))]
+        lines = np.array([_fit_line(logits[at], positive[at], each[at]) for at in rows])
         return cls(lines[:, 0], lines[:, 1], names)
 
     def reorder(self, names: tuple[Hashable, ...]) -> PlattMap:
@@ -149,17 +155,21 @@ class PlattMap:
         return np.asarray(self.slope[groups] * logits.astype(np.float64) + self.intercept[groups])
 
 
-def _fit_line(logits: Scores, positive: Mask) -> tuple[float, float]:
-    z = np.clip(logits.astype(np.float64), -30.0, 30.0)  # infinite scores count, too
-    n_positive = int(positive.sum())
-    n_negative = len(positive) - n_positive
-    target = np.where(positive, (n_positive + 1) / (n_positive + 2), 1 / (n_negative + 2))
+def _fit_line(logits: Scores, positive: Mask, weights: Weights) -> tuple[float, float]:
+    """Return slope and intercept; repeated rows and whole weights give the same bits."""
+    clipped = np.clip(logits.astype(np.float64), -30.0, 30.0)  # infinite scores count, too
+    z, place = np.unique(clipped, return_inverse=True)
+    n_by_score = np.bincount(place, weights, len(z))
+    positive_by_score = np.bincount(place, weights * positive, len(z))
+    n, n_positive = n_by_score.sum(), positive_by_score.sum()
+    high, low = (n_positive + 1) / (n_positive + 2), 1 / (n - n_positive + 2)
+    target = low * n_by_score + (high - low) * positive_by_score  # sums over rows of a score
 
     def loss(line: Floats) -> tuple[float, Floats]:
         m = line[0] * z + line[1]
-        error = expit(m) - target
-        value = np.mean(np.logaddexp(0.0, m) - target * m)
-        return float(value), np.array([np.mean(error * z), np.mean(error)])
+        error = expit(m) * n_by_score - target
+        value = (np.logaddexp(0.0, m) * n_by_score - target * m).sum() / n
+        return float(value), np.array([(error * z).sum(), error.sum()]) / n
 
     found = minimize(
         loss,

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Sequence
+from dataclasses import replace
 from os import PathLike
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -12,7 +13,7 @@ from scipy.special import expit
 from sklearn.exceptions import NotFittedError
 from sklearn.utils.validation import _num_samples
 
-from fairdial._arrays import Codes, Counts, Floats, Mask, Scores
+from fairdial._arrays import Codes, Floats, Scores
 from fairdial._validation import (
     check_choice,
     check_one_tolerance,
@@ -20,68 +21,78 @@ from fairdial._validation import (
     check_tolerance,
     match_groups,
 )
-from fairdial.core.criteria import criterion as find_criterion
-from fairdial.core.frontier import Certificate
-from fairdial.core.histograms import Grid, add_to_bins
-from fairdial.core.problem import Problem
+from fairdial.core.decide import by_label
+from fairdial.core.histograms import Grid
+from fairdial.core.objectives import Objective
+from fairdial.core.problem import Budget, Problem, make_problem
 from fairdial.core.sweep import sweep_encoded
-from fairdial.errors import BiasedScoresWarning, InvalidInputError, SeenRowsWarning, warn
+from fairdial.errors import InvalidInputError
 from fairdial.estimators.base import DialClassifier
-from fairdial.estimators.rows import groups_by_name
+from fairdial.estimators.draws import draw_rows
+from fairdial.estimators.rows import Sample, groups_by_name
+from fairdial.estimators.score_checks import count_by_score, warn_if_biased, warn_if_seen
 from fairdial.estimators.scorers import PlattMap, Scorer
 from fairdial.large.files import BITS
+from fairdial.large.frontier import find_frontier
 from fairdial.large.parquet import require_label, reread, summarize
 from fairdial.large.reader import ParquetReader
-from fairdial.large.summary import find_frontier
 from fairdial.plotting import draw_logits
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-NOTICEABLE = 5.0  # standard errors: biased scores are reported if they are off by more than this
-MATERIAL = 0.03  # and by more than this probability
-SEPARATED = 0.999  # AUC; memorized rows exceed it, new rows with noisy labels don't
-FEWEST = 100  # rows of either label; with fewer, good scores separate them by chance
-COARSE = Grid(12)  # bins of 1/128, narrow enough to measure that AUC
 FEATURES = ("n_features_in_", "feature_names_in_")
 
 
 class ThresholdClassifier(DialClassifier):
     """A scorer with group thresholds, which are found for every tolerance at once."""
 
+    # defaults for methods whose constructor doesn't have these parameters
+    objective: str | Objective = "accuracy"
+    budget: float | Budget | None = None
+    nested: bool | None = None
+    rising: bool = False
+    randomize: Literal["hash"] | None = None
+
     recalibrate: str | None
     scorer_: Scorer
     estimator_: Any
     platt_: PlattMap | None
 
+    @property
+    def problem(self) -> Problem:
+        """What the dial solves with the current parameters.
+
+        A budget that is a number of rows refers to the rows of the last calibration.
+        """
+        calibrated = hasattr(self, "frontier_")
+        return self._make_problem(float(self.frontier_.cells.sum()) if calibrated else np.inf)
+
+    def _make_problem(self, n_rows: float) -> Problem:
+        return make_problem(
+            self.criterion,
+            self.objective,
+            self.budget,
+            self.nested,
+            self.rising,
+            self.randomize,
+            n_rows=n_rows,
+        )
+
     # ---- calibrate -----------------------------------------------------------------------------
 
-    def _find_frontier(
-        self,
-        X: Any,
-        codes: Codes,
-        groups: tuple[Hashable, ...],
-        positive: Mask | None,
-        certificate: Certificate,
-    ) -> Self:
-        logits = self.scorer_.logits(X, codes)
-        return self._set_frontier(logits, codes, groups, positive, certificate)
+    def _find_frontier(self, X: Any, sample: Sample) -> Self:
+        return self._set_frontier(self.scorer_.logits(X, sample.codes), sample)
 
-    def _set_frontier(
-        self,
-        logits: Scores,
-        codes: Codes,
-        groups: tuple[Hashable, ...],
-        positive: Mask | None,
-        certificate: Certificate,
-    ) -> Self:
+    def _set_frontier(self, logits: Scores, sample: Sample) -> Self:
         """Recalibrate the logits if requested, sweep them, and warn about suspicious scores."""
         check_choice(self.recalibrate, "recalibrate", (None, "group"))
-        platt = None
+        codes, groups, positive = sample.codes, sample.groups, sample.positive
+        platt, certificate = None, sample.certificate
         if self.recalibrate == "group":
             platt = getattr(self, "platt_", None)
             if positive is not None:
-                platt = PlattMap.fit(logits, codes, positive, groups)
+                platt = PlattMap.fit(logits, codes, positive, groups, sample.weights)
                 certificate = "simultaneous" if certificate == "declared" else certificate
             elif platt is None:
                 raise InvalidInputError("y", "be given: `recalibrate='group'` needs labels once")
@@ -93,8 +104,10 @@ class ThresholdClassifier(DialClassifier):
             logits,
             codes,
             positive,
-            Problem(find_criterion(self.criterion)),
+            replace(self._make_problem(sample.n_rows), criterion=sample.criterion),
             groups,
+            strata=sample.strata,
+            weights=sample.weights,
             min_count=1,
             certificate=certificate,
             argument="sensitive_features",
@@ -104,11 +117,12 @@ class ThresholdClassifier(DialClassifier):
             return self
         by_group = [codes == a for a in range(len(groups))]
         if len(groups) > 1:
-            _warn_if_seen(_count_by_score(logits[rows], positive[rows]) for rows in by_group)
+            warn_if_seen(count_by_score(logits[rows], positive[rows]) for rows in by_group)
         if platt is None:
             for name, rows in zip(groups, by_group, strict=True):
                 p = expit(logits[rows].astype(np.float64))
-                if _warn_if_biased(name, p, np.ones(len(p)), int(positive[rows].sum())):
+                weights = np.ones(len(p)) if sample.weights is None else sample.weights[rows]
+                if warn_if_biased(name, p, weights, float(weights @ positive[rows])):
                     break
         return self
 
@@ -119,6 +133,8 @@ class ThresholdClassifier(DialClassifier):
         score: str = "score",
         group: str = "group",
         label: str | None = None,
+        weight: str | None = None,
+        control: str | None = None,
         tolerances: ArrayLike | None = None,
     ) -> Self:
         """Find the frontier on scored rows in Parquet files, which may exceed memory.
@@ -134,6 +150,8 @@ class ThresholdClassifier(DialClassifier):
             Column of groups, with the names that ``predict`` gets.
         label : str, optional
             Column of labels, the classes of this model. Demographic parity works without it.
+        weight, control : str, optional
+            Columns of sample weights and of strata.
         tolerances : array-like, optional
             Where the answers must be exact; the files are then read twice. Without it, thresholds
             are edges of bins, within the tolerance. See :func:`fairdial.calibrate_parquet`.
@@ -167,18 +185,20 @@ class ThresholdClassifier(DialClassifier):
                 given="'group'",
                 hint="Call calibrate with some labeled rows first, then write what logits returns.",
             )
-        kind = find_criterion(self.criterion)
-        require_label(kind, label)
+        require_label(self._make_problem(np.inf), label)  # checks the problem before reading
         exact = None
         if tolerances is not None:
             exact = np.atleast_1d(check_tolerance(tolerances, "tolerances"))
-        reader, grid = ParquetReader(path, score, group, label), Grid(BITS)
+        reader, grid = (
+            ParquetReader(path, score, group, label, weight=weight, control=control),
+            Grid(BITS),
+        )
         summary, cells = summarize(reader, grid, classes=self.classes_.tolist())
         self._check_groups(summary.groups)
         platt = None if platt is None else platt.reorder(summary.groups)
         self.frontier_ = find_frontier(
             summary,
-            kind,
+            self._make_problem(float(summary.counts.sum())),
             tolerances=exact,
             read=lambda: reread(reader, cells),
             min_count=self._least_count(summary.groups),
@@ -190,13 +210,18 @@ class ThresholdClassifier(DialClassifier):
         for what in FEATURES:  # a prefit estimator may know them, although we saw no rows
             if not hasattr(self, what) and hasattr(getattr(self, "estimator_", None), what):
                 setattr(self, what, getattr(self.estimator_, what))
-        if summary.labeled and len(summary.groups) > 1:
-            _warn_if_seen(summary.counts)
-        if platt is None and summary.labeled:
-            for name, counts in zip(summary.groups, summary.counts, strict=True):
-                p, rows = expit(grid.middles), counts.sum(axis=0)
-                if _warn_if_biased(name, p, rows, int(counts[1].sum())):
-                    break
+        if not summary.labeled:
+            return self
+        by_group = [by_label(counts, 2) for counts in summary.counts]  # each (2, bins)
+        if len(by_group) > 1:
+            warn_if_seen(by_group)
+        for name, counts in zip(summary.groups, by_group, strict=True) if platt is None else ():
+            rows, mean = counts.sum(axis=0), 1.0
+            if rows.dtype.kind == "f":
+                mean = float(rows.sum() / summary.rows[:, summary.groups.index(name)].sum())
+            p, positives = expit(grid.middles), float(counts[1].sum())
+            if warn_if_biased(name, p, rows, positives, mean_weight=mean):
+                break
         return self
 
     def _check_groups(self, groups: tuple[Hashable, ...]) -> None:
@@ -230,7 +255,8 @@ class ThresholdClassifier(DialClassifier):
                 limits = self.frontier_.row_thresholds(tolerance, codes, confidence=confidence)
             else:
                 point = self.frontier_.at(float(tolerance), confidence=confidence)
-                limits = point.thresholds[codes]
+                draws = None if point.lottery is None else draw_rows(X, logits)
+                limits = point.thresholds_of(codes, draws)
             with np.errstate(invalid="ignore"):
                 margin = logits - limits
             margins.append(np.where(np.isnan(margin), 0.0, margin))  # inf - inf: not above
@@ -259,9 +285,9 @@ class ThresholdClassifier(DialClassifier):
     def thresholds(
         self, tolerance: float | None = None, *, confidence: float | None = None
     ) -> dict[Hashable, float]:
-        """Return the logit threshold of each group at a tolerance."""
+        """Return the logit threshold of each group at a tolerance; of a lottery, the likeliest."""
         self._check_calibrated()
-        given = self.tolerance if tolerance is None else tolerance
+        given = self.default_tolerance if tolerance is None else tolerance
         point = self.frontier_.at(check_one_tolerance(given), confidence=confidence)
         return dict(zip(point.groups, point.thresholds.tolist(), strict=True))
 
@@ -283,52 +309,3 @@ class ThresholdClassifier(DialClassifier):
         frontier = self.frontier_
         fairest = frontier.points.read(np.array([int(np.argmin(frontier.gap))]))[0][0]
         return draw_logits(logits, codes, frontier.groups, fairest, ax=ax, label=label)
-
-
-def _warn_if_biased(name: Hashable, p: Floats, counts: Floats | Counts, positive: int) -> bool:
-    """Warn if a group's mean probability is clearly not its share of positive labels.
-
-    ``counts`` rows have each probability in ``p``; ``positive`` of them have a positive label.
-    Thresholds are found as if scores were log-odds.
-    """
-    n = float(counts.sum())
-    mean, share = float(p @ counts) / n, positive / n
-    error = np.sqrt(max(float((p * (1.0 - p)) @ counts), 1.0)) / n
-    biased = abs(mean - share) > max(MATERIAL, NOTICEABLE * error)
-    if biased:
-        warn(
-            f"the scores of group {name!r} are biased: their mean probability is {mean:.3f}, but "
-            f"the share of positive labels is {share:.3f}. This costs accuracy, but the tolerance "
-            "still holds; `recalibrate='group'` corrects it",
-            BiasedScoresWarning,
-        )
-    return bool(biased)
-
-
-def _count_by_score(logits: Scores, positive: Mask) -> Counts:
-    """Return (2, bins) rows of a group by label and score, highest scores first."""
-    counts = np.zeros((2, COARSE.size), np.int64)
-    add_to_bins(counts, COARSE, logits, positive.astype(np.intp))
-    return counts
-
-
-def _warn_if_seen(groups: Iterable[Counts]) -> None:
-    """Warn if scores separate the labels as well as only scores of training rows do.
-
-    Each group's counts are (2, bins), by label and score, highest scores first.
-    """
-    labels, pairs, ordered = np.zeros(2), 0.0, 0.0
-    for negative, positive in groups:
-        below = negative.sum() - negative.cumsum() + 0.5 * negative  # ties count half
-        labels += negative.sum(), positive.sum()
-        pairs += float(negative.sum()) * float(positive.sum())
-        ordered += float(positive @ below)
-    if labels.min() < FEWEST or not pairs or ordered < SEPARATED * pairs:
-        return
-    warn(
-        "the scores separate the labels of the calibration rows almost perfectly (area under the "
-        f"ROC curve within groups: {ordered / pairs:.4f}). Either the classifier was trained on "
-        "these rows, or `X` contains the label. Calibrate on rows that it hasn't seen; otherwise "
-        "the results don't hold on new rows",
-        SeenRowsWarning,
-    )

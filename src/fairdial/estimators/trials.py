@@ -9,7 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from fairdial._arrays import Floats
+from fairdial._arrays import Floats, Mask, Weights
+from fairdial.core.objectives import Objective
 from fairdial.registry import candidates  # points up: AutoDial is a method, too
 
 TOLERANCES = np.linspace(0.01, 0.2, 20)  # averaged over; 0 is only reached by chance
@@ -27,12 +28,13 @@ class Trial:
     """A candidate on the validation rows."""
 
     name: str
-    correct: Floats | None  # (n,) share of correct decisions by row; None: not tried
+    correct: Floats | None  # (n,) contribution of each row to the mean value; None: not tried
     seconds: float
     note: str = ""
     error: str = ""  # may quote rows, so it is shown during training but never saved
     stopped: bool = False  # by the time limit: half-trained, not compared with others
     possible: bool = True  # on these rows
+    title: str = "accuracy"  # of what is measured
 
     @property
     def finished(self) -> bool:
@@ -48,6 +50,43 @@ class Trial:
     def accuracy(self) -> float:
         """The mean over rows and tolerances; NaN if it wasn't tried."""
         return float("nan") if self.correct is None else float(self.correct.mean())
+
+
+def row_values(
+    objective: Objective, selected: Mask, positive: Mask, weights: Weights | None = None
+) -> Floats:
+    """Return numbers (T, n) whose mean over the rows is the objective of decisions (T, n).
+
+    Their standard deviation gives the objective's standard error; for F1, which is a quotient, to
+    first order. For accuracy without weights, they are 1 for correct decisions and 0 for others.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fairdial import Costs
+    >>> from fairdial.estimators.trials import row_values
+    >>> decided, positive = np.array([[True, True, False]]), np.array([True, False, True])
+    >>> row_values(Costs(false_positive=1, false_negative=5), decided, positive)
+    array([[-0., -1., -5.]])
+    """
+    n = len(positive)
+    scale = np.ones(n) if weights is None else weights * (n / weights.sum())
+    correct = selected == positive
+    match objective.name:
+        case "costs":
+            cost = np.where(positive, objective.false_negative, objective.false_positive)
+            return np.asarray(-scale * cost * ~correct)
+        case "balanced_accuracy":
+            totals = np.array([(scale * ~positive).sum(), (scale * positive).sum()])
+            return np.asarray(scale * correct * (0.5 * n) / totals[positive.astype(np.intp)])
+        case "f1":
+            above = 2.0 * scale * (selected & positive)
+            below = scale * (1.0 * selected + positive)
+            total = below.mean(axis=-1, keepdims=True)
+            value = above.mean(axis=-1, keepdims=True) / total
+            return np.asarray(value + (above - value * below) / total)
+        case _:
+            return np.asarray(scale * correct, np.float64)
 
 
 def shorten_error(error: Exception) -> str:
@@ -137,7 +176,7 @@ def _describe_accuracy(trial: Trial) -> str:
     """Return the accuracy, the number of rows it is measured on, and the training time."""
     rows = 0 if trial.correct is None else len(trial.correct)
     return (
-        f"mean accuracy over tolerances {TOLERANCES[0]:g} to {TOLERANCES[-1]:g} on {rows} "
+        f"mean {trial.title} over tolerances {TOLERANCES[0]:g} to {TOLERANCES[-1]:g} on {rows} "
         f"validation rows, {trial.accuracy:.4f} in {trial.seconds:.1f} s"
     )
 

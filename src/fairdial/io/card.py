@@ -13,9 +13,13 @@ from typing import Any
 from sklearn.pipeline import Pipeline
 
 from fairdial.core.criteria import criterion as find_criterion
+from fairdial.core.demands import Demand
 from fairdial.core.frontier import Frontier
-from fairdial.core.point import Point
-from fairdial.errors import CannotCertifyError, InfeasibleToleranceWarning
+from fairdial.core.objectives import Objective
+from fairdial.core.point import Point, number_of_rows
+from fairdial.core.rising import rising_frontier
+from fairdial.core.searched import SearchedPoints
+from fairdial.errors import CannotCertifyError, FairdialWarning
 from fairdial.estimators.base import DialClassifier
 from fairdial.estimators.fairbayes import FairBayes
 from fairdial.nn.network import Network
@@ -77,6 +81,7 @@ def model_card(model: DialClassifier, *, sees_group: bool | None = None) -> str:
         parts += [
             f"## Calibration rows\n\n{_rows(frontier, model.classes_[1])}",
             f"## Criterion\n\n{_criterion(frontier)}",
+            f"## At the default tolerance\n\n{_default(frontier, model.default_tolerance)}",
             f"## Operating points\n\n{_operating_points(frontier)}",
             f"## Gaps on new rows\n\n{_certified_gaps(frontier)}",
         ]
@@ -92,7 +97,8 @@ def _decides(model: Any, sees_group: bool | None) -> str:
     how = "" if method is None else f" It {method.decides.format(scorer=_scorer(model))}."
     text = (
         f"It gives each row one of two labels, {positive} (the positive one: the row is selected) "
-        f"or {negative}.{how} The default tolerance is {model.tolerance:g}; each prediction can "
+        f"or {negative}.{how} The default tolerance is {model.default_tolerance:g}; each "
+        "prediction can "
         "use another."
     )
     names, column = getattr(model, "feature_names_in_", None), model.sensitive_column
@@ -147,10 +153,10 @@ def _training(model: Any) -> str:
 
 def _rows(frontier: Frontier, positive: Any) -> str:
     rows, eligible = frontier.counts, frontier.eligible
-    text = f"The model was calibrated on {int(rows.sum()):,} rows."
+    text = f"The model was calibrated on {number_of_rows(rows)} rows."
     head = ["group", "rows", "rows eligible for the criterion"]
     lines = [
-        [_cell(group), f"{int(rows[:, a].sum()):,}", f"{int(eligible[a]):,}"]
+        [_cell(group), number_of_rows(rows[:, a]), number_of_rows(eligible[a])]
         for a, group in enumerate(frontier.groups)
     ]
     if len(rows) == 2:
@@ -163,16 +169,136 @@ def _rows(frontier: Frontier, positive: Any) -> str:
 
 
 def _criterion(frontier: Frontier) -> str:
-    return (
-        f"{frontier.criterion.description} The gap is the difference between the highest and "
-        "the lowest of these rates; the tolerance is the largest allowed gap."
-    )
+    """Return what the thresholds solve: demands, objective, budget, and how rows may move."""
+    problem, criterion = frontier.problem, frontier.criterion
+    text = criterion.description
+    if criterion.is_simple:
+        text += (
+            " The gap is the difference between the highest and the lowest of these rates; the "
+            "tolerance is the largest allowed gap."
+        )
+    else:
+        lines = "\n".join(f"- {demand_text(demand)}" for demand in criterion.demands)
+        text += f"{' ' if text else ''}At a tolerance `d`:\n\n{lines}\n\n" + (
+            "The gap is the smallest tolerance at which all of this holds."
+        )
+    facts = [f"Objective: {_objective(problem.objective)}."] if not frontier.is_family else []
+    if problem.budget is not None:
+        how = "As many as possible, up to" if problem.budget.exact else "At most"
+        facts.append(f"Budget: {how.lower()} {problem.budget.share:.4g} of all rows are selected.")
+    if problem.rising:
+        facts.append("Leveling up: no row loses a positive decision.")
+    if frontier.certificate == "weighted":
+        facts.append("Rows are weighted: numbers of rows below are sums of weights.")
+    facts += [] if frontier.is_family else [_movement(frontier)]
+    return "\n\n".join([text, *facts])
+
+
+def demand_text(demand: Demand) -> str:
+    """Return a demand at a tolerance ``d`` as a sentence, in Markdown.
+
+    Examples
+    --------
+    >>> from fairdial import minimum
+    >>> from fairdial.io.card import demand_text
+    >>> demand_text(minimum("true_positive_rate", 0.8))
+    'True positive rate: at least 0.8 in every group.'
+    """
+    scale = float(demand.scale)
+    room = "d" if scale == 1 else f"{scale:.4g} d"
+    limit = {
+        "difference": f"highest minus lowest group at most `{room}`",
+        "ratio": f"lowest group at least `1 - {room}` times the highest",
+        "minimum": f"at least `{demand.level:g} - {room}` in every group",
+        "maximum": f"at most `{demand.level:g} + {room}` in every group",
+    }[demand.spread]
+    if not scale:
+        limit = {
+            "difference": "equal in all groups",
+            "ratio": "equal in all groups",
+            "minimum": f"at least {demand.level:g} in every group",
+            "maximum": f"at most {demand.level:g} in every group",
+        }[demand.spread]
+    name = demand.rate.name.replace("_", " ").capitalize()
+    within = f", within {_code(demand.within)}" if demand.within else ""
+    return f"{name}{within}: {limit}."
+
+
+def _objective(objective: Objective) -> str:
+    if objective.name == "costs":
+        return (
+            f"lowest mean cost (false positive {objective.false_positive:g}, "
+            f"false negative {objective.false_negative:g})"
+        )
+    return f"highest {objective.title}"
+
+
+def _movement(frontier: Frontier) -> str:
+    """Return whether rows may change back along the dial, and what a lottery promises."""
+    if frontier.problem.randomize is not None:
+        return (
+            "A lottery decides near the thresholds, by a hash of the row: the same row always gets "
+            "the same decision. The demands hold in expectation over the draws, not for every draw."
+        )
+    if not frontier.nested:
+        return (
+            "The thresholds are the best ones at each tolerance. Along the dial, rows may change "
+            "their decision and change it back."
+        )
+    loss = frontier.nested_loss
+    cost = "" if loss is None else f" This costs at most {loss:.4f} of the objective."
+    return f"Along the dial, each row changes its decision at most once.{cost}"
+
+
+def _default(frontier: Frontier, tolerance: float) -> str:
+    """Return every demand's gap and rates at the default tolerance, and the leveling-up answer."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FairdialWarning)
+        point = frontier.at(tolerance)
+    head = ["demand", "gap", "allowed", *map(_cell, frontier.groups)]
+    rates = point.rates.reshape(len(frontier.criterion.demands), -1)
+    lines = []
+    for demand, gap, line in zip(
+        frontier.criterion.demands, point.gaps.values(), rates, strict=True
+    ):
+        allowed = f"{float(demand.scale) * tolerance:.4f}"
+        shown = ["none" if rate != rate else f"{rate:.4f}" for rate in line]
+        lines.append([_cell(demand.name), f"{gap:.4f}", allowed, *shown])
+    text = f"Tolerance {tolerance:g}, on the calibration rows. {_figures(point)}"
+    text += f"\n\n{_table(head, lines)}"
+    rising = None if frontier.problem.rising else rising_frontier(frontier)
+    return text if rising is None else f"{text}\n\n{_leveling_up(rising, tolerance, point)}"
+
+
+def _figures(point: Point) -> str:
+    found = [] if point.accuracy is None else [f"accuracy {point.accuracy:.4f}"]
+    if point.problem.objective.name != "accuracy" and point.value is not None:
+        found.append(f"{point.problem.objective.title} {point.value:.4f}")
+    found.append(f"gap {point.gap:.4f}{'' if point.feasible else ' (not reached)'}")
+    found.append(f"selected {point.selected.sum() / point.counts.sum():.4f}")
+    text = ", ".join(found) + "."
+    return text[0].upper() + text[1:]
+
+
+def _leveling_up(rising: Frontier, tolerance: float, plain: Point) -> str:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FairdialWarning)
+        point = rising.at(tolerance)
+    text = f"Leveling up, where no row loses a positive decision, would give: {_figures(point)}"
+    lines = [
+        [_cell(group), f"{one:.4f}", f"{other:.4f}"]
+        for group, one, other in zip(
+            plain.groups, plain.selection_rate, point.selection_rate, strict=True
+        )
+    ]
+    head = ["group", "selected", "selected if nobody loses"]
+    return f"{text}\n\n{_table(head, lines)}"
 
 
 def _operating_points(frontier: Frontier) -> str:
     """Return a table of operating points on the calibration rows."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", InfeasibleToleranceWarning)
+        warnings.simplefilter("ignore", FairdialWarning)
         points = [frontier.at(tolerance) for tolerance in (*TOLERANCES, UNCONSTRAINED)]
     head = ["tolerance", "accuracy", "gap", *(f"selected: {_cell(g)}" for g in frontier.groups)]
     lines = []
@@ -185,6 +311,8 @@ def _operating_points(frontier: Frontier) -> str:
     kind = "setting" if frontier.is_family else "operating point"
     kind += "" if len(frontier) == 1 else "s"
     text = f"Measured on the calibration rows. There are {len(frontier):,} {kind} in all."
+    if isinstance(frontier.points, SearchedPoints):
+        text = "Measured on the calibration rows. Each tolerance is answered by a search."
     constant = constant_decision(points)
     if constant is not None:
         text += f" **It selects {constant} of these rows at every tolerance below.**"

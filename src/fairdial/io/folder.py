@@ -37,7 +37,7 @@ from fairdial.io.manifest import (
 from fairdial.io.values import Json, write_json
 
 PARTIAL, OLD = ".fairdial-part", ".fairdial-old"  # suffixes of folders beside the target
-ATTEMPTS = 10  # to read, while another process replaces the folder
+ATTEMPTS = 30  # to read, while another process replaces the folder
 
 
 @dataclass(frozen=True)

@@ -10,9 +10,11 @@ from safetensors import SafetensorError
 from safetensors import numpy as safetensors
 
 from fairdial.core.frontier import Frontier
+from fairdial.core.nested import NestedPoints
+from fairdial.core.operating_points import PointTable
 from fairdial.core.problem import problem_to_dict
 from fairdial.core.searched import SearchedPoints
-from fairdial.core.serialization import frontier_parts
+from fairdial.core.serialization import frontier_parts, refuse_mixture
 from fairdial.core.threshold_path import ThresholdPath
 from fairdial.errors import ModelFileError
 from fairdial.io.values import Json, pack, unpack
@@ -22,6 +24,7 @@ Arrays = dict[str, NDArray[Any]]
 FRONTIER = "frontier.safetensors"
 TABLE = ("setting", "gap", "certifiable", "thresholds", "selected")
 MEASURED = ("setting", "selected", "declared")
+KINDS = ("path", "nested", "table", "measured")
 
 
 def frontier_to_arrays(frontier: Frontier) -> tuple[dict[str, Json], bytes]:
@@ -34,27 +37,27 @@ def frontier_to_arrays(frontier: Frontier) -> tuple[dict[str, Json], bytes]:
         "certificate": frontier.certificate,
     }
     arrays: Arrays = {}
-    if isinstance(points, (ThresholdPath, SearchedPoints)):
-        data |= {"kind": "path", "dtype": points.dtype.name}
-        for a, scores in enumerate(points.group_scores):
+    scored = points.source if isinstance(points, NestedPoints) else points
+    if isinstance(scored, (ThresholdPath, SearchedPoints)):
+        data |= {"kind": "path", "dtype": scored.dtype.name}
+        for a, scores in enumerate(scored.group_scores):
             arrays[f"lower.{a}"], arrays[f"counts.{a}"] = scores.lower, scores.counts
             if scores.is_bin.any():
                 arrays[f"upper.{a}"] = scores.upper
             if scores.gain is not None:
                 arrays[f"gain.{a}"] = scores.gain
-    else:
+    if points.n_declared is not None:
+        data |= {"kind": "measured", "family": points.n_declared}
+        arrays |= {"setting": points.setting, "declared": points.certifiable}
+        arrays["selected"] = points.read(np.arange(len(points)))[1]
+    elif isinstance(points, PointTable):
+        refuse_mixture(points)
+        data["kind"] = "nested" if isinstance(points, NestedPoints) else "table"
         thresholds, selected = points.read(np.arange(len(points)))
-        arrays = {"setting": points.setting, "selected": selected}
-        if points.n_declared is None:
-            data["kind"] = "table"
-            arrays |= {
-                "gap": points.gap,
-                "certifiable": points.certifiable,
-                "thresholds": thresholds,
-            }
-        else:
-            data |= {"kind": "measured", "family": points.n_declared}
-            arrays["declared"] = points.certifiable
+        columns = points.setting, points.gap, points.certifiable, thresholds, selected
+        arrays |= dict(zip(TABLE, columns, strict=True))
+        if isinstance(points, NestedPoints):
+            arrays["lost"] = points.lost
     arrays["rows"] = frontier.cells
     return data, safetensors.save({k: np.ascontiguousarray(v) for k, v in arrays.items()})
 
@@ -67,7 +70,9 @@ def frontier_from_arrays(stored: dict[str, Json], body: bytes, name: str) -> Fro
         data = {**stored, "groups": groups}
         if not np.array_equal(arrays.pop("rows"), stored["rows"]):
             raise ValueError("other numbers of rows")
-        if kind == "path":
+        if kind not in KINDS:
+            raise ValueError(f"operating points of unknown kind {kind!r}")
+        if kind in ("path", "nested"):
             data["ladders"] = [
                 {
                     "lower": arrays.pop(f"lower.{a}"),
@@ -77,17 +82,16 @@ def frontier_from_arrays(stored: dict[str, Json], body: bytes, name: str) -> Fro
                 }
                 for a in range(len(groups))
             ]
-        elif kind == "table":
-            data["states"] = {column: arrays.pop(column) for column in TABLE}
-        elif kind == "measured":
-            columns = {column: arrays.pop(column) for column in MEASURED}
-            data["measured"] = {**columns, "family": stored["family"]}
-        else:
-            raise ValueError(f"operating points of unknown kind {kind!r}")
+        if kind in ("table", "nested"):
+            columns = TABLE if kind == "table" else (*TABLE, "lost")
+            data["states"] = {column: arrays.pop(column) for column in columns}
+        if kind == "measured":
+            family = {column: arrays.pop(column) for column in MEASURED}
+            data["measured"] = {**family, "family": stored["family"]}
         if arrays:
             raise ValueError(f"unknown arrays {sorted(arrays)}")
         return Frontier(*frontier_parts(data))
-    except (SafetensorError, LookupError, TypeError, ValueError, OverflowError) as error:
+    except (SafetensorError, LookupError, TypeError, ValueError, ArithmeticError) as error:
         raise ModelFileError(
             f"`{name}` must hold the frontier that the manifest describes "
             f"({type(error).__name__}: {error})."

@@ -12,8 +12,13 @@ from safetensors import SafetensorError
 from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 
-from fairdial._validation import check_one_tolerance
 from fairdial.core.criteria import criterion as find_criterion
+from fairdial.core.problem import (
+    Budget,
+    criterion_from_json,
+    demand_from_json,
+    objective_from_json,
+)
 from fairdial.errors import (
     FairdialError,
     FairdialWarning,
@@ -52,6 +57,7 @@ if TYPE_CHECKING:
     from fairdial.nn.data import InputEncoder
     from fairdial.nn.nets import DialNet
 
+PARAMETERS_OF_3 = {"objective", "budget", "nested", "rising", "randomize"}  # new in version 3
 BROKEN = (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RuntimeError)
 
 
@@ -178,16 +184,23 @@ class _Reader:
     def unfitted(self) -> DialClassifier:
         """Return an estimator with the parameters of the saved one."""
         kind, packed = self.method.load(), self.manifest["parameters"]
-        claim(set(packed) == set(kind().get_params(deep=False)), f"parameters of {kind.__name__}")
+        known = set(kind().get_params(deep=False))
+        missing = PARAMETERS_OF_3 if self.manifest["version"] < 3 else set()
+        claim(known - missing <= set(packed) <= known, f"parameters of {kind.__name__}")
         found = kind(**{name: unpack(value, self.unpack) for name, value in packed.items()})
-        check_one_tolerance(found.tolerance)
+        found._check_tolerance()
+        find_criterion(found.criterion)
         return found
 
     def unpack(self, data: dict[str, Json]) -> Any:
         """Unpack a parameter that isn't plain."""
         ((kind, content),) = data.items()
         makers: dict[str, Callable[[], object]] = {
-            "$criterion": lambda: find_criterion(content),
+            "$criterion": lambda: criterion_from_json(content),
+            "$demand": lambda: demand_from_json(content),
+            "$objective": lambda: objective_from_json(content),
+            "$budget": lambda: Budget(*content),
+            "$mapping": lambda: {unpack(k, self.unpack): unpack(v) for k, v in content},
             "$network": lambda: Network(**{k: unpack(v, self.unpack) for k, v in content.items()}),
             "$object": lambda: self.objects[content],
             "$table_encoder": lambda: TableEncoder(**{k: unpack(v) for k, v in content.items()}),

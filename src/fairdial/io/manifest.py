@@ -26,7 +26,9 @@ if TYPE_CHECKING:
 Key = bytes | str | os.PathLike[str] | None
 
 MANIFEST, DIGEST, SIGNATURE = "manifest.json", "manifest.sha256", "manifest.sig"
-FORMAT, VERSION = "fairdial.model", 2  # 1: fairdial 0.1, whose table encoders have other names
+FORMAT, VERSION = "fairdial.model", 3
+"""Version 1: fairdial 0.1, whose table encoders have other names; 2: 0.2, which knows criteria with
+one rate only. A reader of version 2 would ignore objectives and budgets."""
 PLAIN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 HASH = re.compile(r"[0-9a-f]{64}")
 MAX_MANIFEST = 1 << 24  # bytes

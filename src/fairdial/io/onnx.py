@@ -96,6 +96,13 @@ def _parts(model: DialClassifier) -> tuple[DialNet, list[Layer], TableEncoder]:
         raise InvalidInputError(
             "model", "be a calibrated FairBayes or GFB", given=type(model).__name__
         )
+    if model.frontier_.problem.randomize is not None:
+        raise InvalidInputError(
+            "model",
+            "decide by one threshold per group to be exported",
+            given="a lottery (`randomize='hash'`)",
+            hint="Calibrate it with `randomize=None`.",
+        )
     net: DialNet | None = getattr(model.scorer_, "net", None)
     encoder = getattr(model, "encoder_", None)
     layers = None if net is None else net.plan()

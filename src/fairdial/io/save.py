@@ -8,14 +8,17 @@ from __future__ import annotations
 import copy
 import os
 import platform
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib import metadata
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from fairdial._version import __version__
-from fairdial.core.criteria import Criterion, name_to_save
+from fairdial.core.criteria import Criterion
+from fairdial.core.demands import Demand
+from fairdial.core.objectives import Objective
+from fairdial.core.problem import Budget, criterion_to_json, demand_to_json, objective_to_json
 from fairdial.errors import InvalidInputError, require_torch
 from fairdial.estimators.base import DialClassifier
 from fairdial.estimators.scorers import AveragedScorer, SklearnScorer
@@ -103,7 +106,15 @@ class _Writer:
     def pack(self, value: Any) -> Json:
         """Pack a parameter that isn't plain."""
         if isinstance(value, Criterion):
-            return {"$criterion": name_to_save(value)}
+            return {"$criterion": criterion_to_json(value)}
+        if isinstance(value, Demand):
+            return {"$demand": demand_to_json(value)}
+        if isinstance(value, Objective):
+            return {"$objective": objective_to_json(value)}
+        if isinstance(value, Budget):
+            return {"$budget": [float(value.share), bool(value.exact)]}
+        if isinstance(value, Mapping):  # criteria with their tolerances
+            return {"$mapping": [[pack(k, self.pack), pack(value[k])] for k in value]}
         if type(value) is Network:
             params = value.get_params(deep=False)
             params |= dict.fromkeys(UNSAVED)

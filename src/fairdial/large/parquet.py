@@ -6,21 +6,24 @@ import numbers
 from collections.abc import Hashable, Iterator, Sequence
 from itertools import product
 from os import PathLike
+from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from fairdial._arrays import Counts, Indices
 from fairdial._validation import check_count, check_tolerance, describe_values, sort_names
-from fairdial.core.criteria import Criterion
-from fairdial.core.criteria import criterion as find_criterion
+from fairdial.core.criteria import Given
 from fairdial.core.frontier import Frontier
 from fairdial.core.histograms import Grid, add_to_bins
+from fairdial.core.objectives import Objective
+from fairdial.core.problem import Budget, Problem, make_problem
 from fairdial.errors import InvalidInputError
 from fairdial.large.files import BITS, check_bits, check_size
+from fairdial.large.frontier import find_frontier
 from fairdial.large.reader import Batch, ParquetReader
 from fairdial.large.second_pass import CellBatch
-from fairdial.large.summary import ScoreSummary, find_frontier
+from fairdial.large.summary import ScoreSummary
 
 NO_LABELS: tuple[Hashable, ...] = (None,)
 KEYS = ("group", "control", "label")  # what a cell has in common
@@ -36,7 +39,13 @@ def calibrate_parquet(
     label: str | None = None,
     weight: str | None = None,
     control: str | None = None,
-    criterion: str | Criterion = "demographic_parity",
+    criterion: Given = "demographic_parity",
+    objective: str | Objective = "accuracy",
+    budget: float | Budget | None = None,
+    nested: bool | None = None,
+    rising: bool = False,
+    randomize: Literal["hash"] | None = None,
+    value: Literal["plug-in", "labels"] = "plug-in",
     tolerances: ArrayLike | None = None,
     pos_label: Hashable = None,
     probabilities: bool = False,
@@ -64,14 +73,17 @@ def calibrate_parquet(
     weight : str, optional
         Column of weights. A row with weight 3 counts as three rows; rows with weight 0 don't count.
     control : str, optional
-        Column of strata, for criteria within strata.
-    criterion : str or Criterion
-        The criterion to equalize.
+        Column of strata: every demand holds within each of them.
+    criterion : str, Criterion, list or mapping
+        The criterion; see :func:`fairdial.criterion`. Its demands have no conditions.
+    objective, budget, nested, rising, randomize, value
+        As in :func:`fairdial.sweep`.
     tolerances : array-like, optional
-        Tolerances with exact answers, equal to those of :func:`fairdial.sweep` on all rows in
-        memory. The files are then read a second time (rarely a third). By default, thresholds are
-        at edges of bins: within the tolerance or reported infeasible, with exact gap and accuracy,
-        but up to a bin from the least constrained point; see :class:`fairdial.ScoreSummary`.
+        For one rate, tolerances with exact answers, equal to those of :func:`fairdial.sweep` on all
+        rows in memory. The files are then read a second time (rarely a third). Without them, and
+        for other criteria, thresholds are at edges of bins: within the tolerance or reported
+        infeasible, with exact gap and accuracy, but up to a bin from the best; see
+        :class:`fairdial.ScoreSummary`.
     pos_label : label, optional
         The positive label; the one that sorts last by default.
     probabilities : bool
@@ -100,8 +112,14 @@ def calibrate_parquet(
     >>> frontier.at(0.1).gap <= 0.1
     True
     """
-    kind, grid = find_criterion(criterion), check_bits(bits)
-    require_label(kind, label)
+    grid = check_bits(bits)
+
+    def problem(n_rows: float) -> Problem:
+        return make_problem(
+            criterion, objective, budget, nested, rising, randomize, value, n_rows=n_rows
+        )
+
+    require_label(problem(np.inf), label)  # checks all options before reading
     check_count(min_count, "min_count")
     exact = None
     if tolerances is not None:
@@ -112,7 +130,7 @@ def calibrate_parquet(
     summary, cells = summarize(reader, grid, pos_label=pos_label)
     return find_frontier(
         summary,
-        kind,
+        problem(float(summary.counts.sum())),
         tolerances=exact,
         read=lambda: reread(reader, cells),
         min_count=min_count,
@@ -157,10 +175,10 @@ def summarize_parquet(
     return summarize(reader, grid, pos_label=pos_label)[0]
 
 
-def require_label(criterion: Criterion, label: str | None) -> None:
-    """Raise if the criterion needs labels, before the rows are read."""
-    if criterion.needs_labels and label is None:
-        raise InvalidInputError("label", f"be given for {criterion.name}")
+def require_label(problem: Problem, label: str | None) -> None:
+    """Raise if the criterion or the objective needs labels, before the rows are read."""
+    if problem.needs_labels and label is None:
+        raise InvalidInputError("label", f"be given for {problem.criterion.name}")
 
 
 def summarize(
@@ -251,8 +269,8 @@ class _CellNumbers:
         if self._values != values:  # else reuse the last batch's table
             self._table = np.array([self.known.get(c, -1) for c in product(*values)], np.intp)
             self._values = values
-        codes = np.zeros(len(batch.scores), np.intp)
-        for column in columns:
+        codes = columns[0].codes.astype(np.intp)
+        for column in columns[1:]:
             codes *= len(column.values)
             codes += column.codes.astype(np.intp)  # adding unsigned codes would fail
         found = self._table.take(codes)

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from fairdial._arrays import Codes, Indices, Scores, Weights
+from fairdial._arrays import Codes, Scores, Weights
 from fairdial._validation import (
     check_labels,
     check_same_length,
@@ -48,12 +48,15 @@ class Rows:
     label: Codes | None
     weights: Weights | None
 
-    def cells(self, groups: Names, strata: Names) -> Indices:
+    def cells(self, groups: Names, strata: Names) -> Codes:
         """Return ``(group * strata + stratum) * labels + label`` of each row among these names."""
-        cells = _translate(self.group, self.groups, groups, "groups")
+        n_cells = len(groups) * max(1, len(strata)) * (1 if self.label is None else 2)
+        dtype = np.min_scalar_type(n_cells)
+        cells = _translate(self.group, self.groups, groups, "groups").astype(dtype)
         if self.stratum is not None:
+            stratum = _translate(self.stratum, self.strata, strata, "control_features")
             cells *= len(strata)
-            cells += _translate(self.stratum, self.strata, strata, "control_features")
+            cells += stratum.astype(dtype)
         if self.label is not None:
             cells *= 2
             cells += self.label
@@ -98,10 +101,10 @@ def _present(codes: Codes, names: Names) -> tuple[Codes, Names]:
     return places, tuple(names[code] for code in found.tolist())
 
 
-def _translate(codes: Codes, names: Names, known: Names, argument: str) -> Indices:
+def _translate(codes: Codes, names: Names, known: Names, argument: str) -> Codes:
     """Return codes among the known names, from codes among other names; raise on unknown ones."""
     if names == known:
-        return codes.astype(np.intp)
+        return codes
     listed = np.empty(len(names), object)
     listed[:] = names
-    return match_groups(listed, known, argument).astype(np.intp).take(codes)
+    return match_groups(listed, known, argument).take(codes)

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from fairdial._arrays import Counts, Dtype, Floats, Indices, Mask, Scores, Weights
+from fairdial._arrays import Codes, Counts, Dtype, Floats, Indices, Mask, Scores, Weights
 from fairdial._validation import raise_nan
 from fairdial.core.group_scores import GroupScores
 from fairdial.core.histograms import CHUNK, Binned
@@ -18,7 +18,7 @@ MERGE_SIZE = 1 << 20  # scores that are kept before equal ones are merged
 POSITIONAL = ("logits", "groups", "y")  # of a batch that is a tuple
 ROUNDING = 1e-12  # of weights in other batches, relative to the sum of all weights
 
-CellBatch = tuple[Scores, Indices, Weights | None]  # scores, cells (group * kinds + kind), weights
+CellBatch = tuple[Scores, Codes, Weights | None]  # scores, cells (group * kinds + kind), weights
 
 
 class RereadBins(Binned):
@@ -90,10 +90,10 @@ class _DistinctScores:
         empty = np.zeros(0), np.zeros(0, np.intp), np.zeros(0, np.int64)
         self._parts, self._size, self._limit = [empty], 0, MERGE_SIZE
 
-    def add(self, scores: Scores, cells: Indices, weights: Weights | None = None) -> None:
+    def add(self, scores: Scores, cells: Codes, weights: Weights | None = None) -> None:
         """Add rows."""
         own = np.ones(len(scores), np.int64) if weights is None else weights
-        self._parts.append((scores.astype(np.float64), cells, own))
+        self._parts.append((scores.astype(np.float64), cells.astype(np.intp), own))
         self._size += len(scores)
         if self._size > self._limit:
             self.merge()

@@ -5,23 +5,21 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from dataclasses import dataclass
 from os import PathLike
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from fairdial._arrays import Counts, Floats, Indices
 from fairdial._validation import check_count, check_tolerance, raise_nan, sort_names
-from fairdial.core.criteria import Criterion
-from fairdial.core.criteria import criterion as find_criterion
+from fairdial.core.criteria import Given
 from fairdial.core.decide import by_label
 from fairdial.core.frontier import Frontier
-from fairdial.core.histograms import Grid, add_to_bins, refine
-from fairdial.core.problem import Problem
+from fairdial.core.histograms import Grid, add_to_bins
+from fairdial.core.objectives import Objective
+from fairdial.core.problem import Budget, make_problem
 from fairdial.core.serialization import DTYPES
-from fairdial.core.sweep import ENOUGH_ROWS, check_group_sizes
-from fairdial.core.threshold_path import ThresholdPath
-from fairdial.errors import FairdialWarning, InvalidInputError, renamed, warn
+from fairdial.errors import InvalidInputError, renamed
 from fairdial.large.files import (
     BITS,
     SummaryData,
@@ -30,13 +28,12 @@ from fairdial.large.files import (
     read_summary,
     write_summary,
 )
+from fairdial.large.frontier import find_frontier
 from fairdial.large.rows import encode_rows
-from fairdial.large.second_pass import CellBatch, RereadBins, check_batches
+from fairdial.large.second_pass import CellBatch, check_batches
 
 if TYPE_CHECKING:
     import pandas as pd
-
-MARGIN = 4  # neighbors opened with a bin: then a second pass is nearly always enough
 
 Batches = Iterable[Any] | Callable[[], Iterable[Any]]
 
@@ -150,12 +147,13 @@ class ScoreSummary(SummaryData):
     @property
     def labeled(self) -> bool:
         """Whether rows were counted by label."""
-        return self._n_labels == 2
+        return self.n_labels == 2
 
     labelled = renamed("labelled", "labeled")
 
     @property
-    def _n_labels(self) -> int:
+    def n_labels(self) -> int:
+        """Number of labels that rows were counted by: 2, or 1 without labels."""
         return int(self.counts.shape[1]) // max(1, len(self.strata))
 
     @property
@@ -164,14 +162,14 @@ class ScoreSummary(SummaryData):
         return np.asarray(self.counts.sum(axis=2).T)
 
     @property
-    def _n_rows(self) -> Counts:
-        """(C, K) numbers of rows by kind and group."""
+    def rows_by_kind(self) -> Counts:
+        """(C, K) rows by kind and group."""
         return self.cells if self.n_rows is None else self.n_rows
 
     @property
     def rows(self) -> Counts:
         """(L, K) rows by label and group."""
-        return by_label(self._n_rows, self._n_labels)
+        return by_label(self.rows_by_kind, self.n_labels)
 
     def __add__(self, other: ScoreSummary) -> ScoreSummary:
         """Return the summary of both parts' rows; groups and strata are matched by name."""
@@ -191,7 +189,7 @@ class ScoreSummary(SummaryData):
             return parts[0] if parts else self
         groups = _unite(self.groups, other.groups, "groups")
         strata = _unite(self.strata, other.strata, "control_features")
-        n_labels, n_kinds = self._n_labels, max(1, len(strata)) * self._n_labels
+        n_labels, n_kinds = self.n_labels, max(1, len(strata)) * self.n_labels
         check_size(len(groups) * n_kinds, Grid(self.bits))
         dtype = np.result_type(self.counts, other.counts)
         counts = np.zeros((len(groups), n_kinds, self.counts.shape[2]), dtype)
@@ -201,7 +199,7 @@ class ScoreSummary(SummaryData):
             kinds = (strata_places[:, None] * n_labels + np.arange(n_labels)).ravel()
             own = _places(part.groups, groups)
             counts[np.ix_(own, kinds)] += part.counts
-            n_rows[np.ix_(kinds, own)] += part._n_rows.astype(np.int64, copy=False)
+            n_rows[np.ix_(kinds, own)] += part.rows_by_kind.astype(np.int64, copy=False)
         weighted = self.n_rows is not None or other.n_rows is not None
         scores = np.result_type(self.dtype, other.dtype)
         return ScoreSummary(counts, groups, scores, strata, n_rows if weighted else None)
@@ -218,7 +216,7 @@ class ScoreSummary(SummaryData):
             and self.strata == other.strata
             and self.dtype == other.dtype
             and np.array_equal(self.counts, other.counts)
-            and np.array_equal(self._n_rows, other._n_rows)
+            and np.array_equal(self.rows_by_kind, other.rows_by_kind)
         )
 
     __hash__ = None  # type: ignore[assignment]
@@ -236,8 +234,14 @@ class ScoreSummary(SummaryData):
 
     def to_frontier(
         self,
-        criterion: str | Criterion = "demographic_parity",
+        criterion: Given = "demographic_parity",
         *,
+        objective: str | Objective = "accuracy",
+        budget: float | Budget | None = None,
+        nested: bool | None = None,
+        rising: bool = False,
+        randomize: Literal["hash"] | None = None,
+        value: Literal["plug-in", "labels"] = "plug-in",
         tolerances: ArrayLike | None = None,
         refine: Batches | None = None,
         min_count: int = 30,
@@ -245,21 +249,24 @@ class ScoreSummary(SummaryData):
         """Return the frontier, with thresholds at edges of bins or exact at some tolerances.
 
         Gap and accuracy of every point are exact on these rows; the class says what the bins cost.
-        ``confidence=`` is simultaneous: it holds for all thresholds at once.
+        With strata, every demand holds within each of them. ``confidence=`` is simultaneous: it
+        holds for all thresholds at once.
 
         Parameters
         ----------
-        criterion : str or Criterion
-            The criterion to equalize.
+        criterion : str, Criterion, list or mapping
+            The criterion; see :func:`fairdial.criterion`. Its demands have no conditions: the
+            strata of a summary are fixed when rows are counted.
+        objective, budget, nested, rising, randomize, value
+            As in :func:`fairdial.sweep`.
         tolerances : array-like, optional
-            Tolerances with exact answers, equal to those of :func:`fairdial.sweep`. They need
-            another pass over the rows.
+            With ``refine``, tolerances with exact answers, equal to those of
+            :func:`fairdial.sweep`. For a criterion with one rate only.
         refine : iterable or callable, with ``tolerances``
             The same rows again in batches, each ``(logits, groups)``, ``(logits, groups, y)`` or,
-            with weights or control features, a dict of arguments of :meth:`from_scores`: an
-            iterable that can be repeated, such as a list, or a function that returns an iterator.
-            Only rows in the bins on which the tolerances depend are kept. One pass is nearly
-            always enough.
+            with weights, a dict of arguments of :meth:`from_scores`: an iterable that can be
+            repeated, such as a list, or a function that returns an iterator. Only rows in the bins
+            on which the tolerances depend are kept. One pass is nearly always enough.
         min_count : int
             Minimum number of eligible rows per group.
 
@@ -276,9 +283,39 @@ class ScoreSummary(SummaryData):
         >>> (exact.at([0.05, 0.1]).thresholds == whole.at([0.05, 0.1]).thresholds).all()
         np.True_
         """
-        kind = find_criterion(criterion)
         check_count(min_count, "min_count")
-        if (refine is None) != (tolerances is None):
+        n_rows = float(self.counts.sum())
+        problem = make_problem(
+            criterion, objective, budget, nested, rising, randomize, value, n_rows=n_rows
+        )
+        exact = None
+        if tolerances is not None:
+            exact = np.atleast_1d(check_tolerance(tolerances, "tolerances"))
+        self._check_refine(refine, problem.uses_path and not self.strata, exact)
+
+        def read() -> Iterator[CellBatch]:
+            assert refine is not None
+            batches = refine() if callable(refine) else refine
+            return check_batches(
+                batches, self.groups, self.strata, self.dtype, labeled=self.labeled
+            )
+
+        return find_frontier(
+            self,
+            problem,
+            tolerances=exact,
+            read=None if refine is None else read,
+            min_count=min_count,
+        )
+
+    @staticmethod
+    def _check_refine(refine: Batches | None, uses_path: bool, tolerances: Floats | None) -> None:
+        if refine is not None and not uses_path:
+            raise InvalidInputError(
+                "refine",
+                "be None unless the threshold path applies: one rate, accuracy and no strata",
+            )
+        if uses_path and (refine is None) != (tolerances is None):
             raise InvalidInputError(
                 "refine", "be given together with `tolerances`: exact answers need the rows"
             )
@@ -289,17 +326,6 @@ class ScoreSummary(SummaryData):
                 given="an iterator",
                 hint="Pass a list, or a function that returns the iterator.",
             )
-        if refine is None or tolerances is None:
-            return find_frontier(self, kind, min_count=min_count)
-
-        def read() -> Iterator[CellBatch]:
-            batches = refine() if callable(refine) else refine
-            return check_batches(
-                batches, self.groups, self.strata, self.dtype, labeled=self.labeled
-            )
-
-        exact = np.atleast_1d(check_tolerance(tolerances, "tolerances"))
-        return find_frontier(self, kind, tolerances=exact, read=read, min_count=min_count)
 
     # ---- files and queries ---------------------------------------------------------------------
 
@@ -387,48 +413,6 @@ class ScoreSummary(SummaryData):
         return cls(**vars(read_counts(frame)))
 
 
-def find_frontier(
-    summary: ScoreSummary,
-    criterion: Criterion,
-    *,
-    min_count: int,
-    tolerances: Floats | None = None,
-    read: Callable[[], Iterable[CellBatch]] | None = None,
-    argument: str = "groups",
-    source: str = "refine",
-) -> Frontier:
-    """Return the frontier of a summary; ``read`` returns checked rows with their cells.
-
-    ``argument`` named the groups, and ``source`` the rows that are read again.
-    """
-    if not summary.groups:
-        raise InvalidInputError(argument, "have at least one row", given="0 rows")
-    check_group_sizes(
-        criterion, summary.rows, summary.groups, min_count=min_count, argument=argument
-    )
-    if _look_like_probabilities(summary):
-        warn(
-            "All scores are in [0, 1] and look like probabilities; proba_to_logits (for Parquet "
-            "files, `probabilities=True`) converts them to logits.",
-            FairdialWarning,
-        )
-    n_kinds, n_labels = summary.counts.shape[1], summary._n_labels
-    counts = by_label(summary.counts, n_labels)  # one rate is the same over all strata
-    if tolerances is None or read is None:
-        grid = Grid(summary.bits)
-        group_scores = [grid.group_scores(group, summary.dtype) for group in counts]
-        path = ThresholdPath(group_scores, criterion, summary.dtype)
-    else:
-
-        def reread() -> Iterator[CellBatch]:
-            for scores, cells, weights in read():
-                yield scores, cells // n_kinds * n_labels + cells % n_labels, weights
-
-        bins = RereadBins(counts, summary.dtype, summary.groups, reread, source)
-        path = refine(bins, criterion, summary.dtype, tolerances, margin=MARGIN)
-    return Frontier(path, Problem(criterion), summary.groups, path.counts, "simultaneous")
-
-
 def _places(names: tuple[Hashable, ...], among: tuple[Hashable, ...]) -> Indices:
     places = {name: place for place, name in enumerate(among)}
     return np.array([places[name] for name in names], np.intp)
@@ -451,12 +435,3 @@ def _unite(
                 given=f"booleans and numbers ({same!r} and {name!r})",
             )
     return sort_names(found)
-
-
-def _look_like_probabilities(summary: ScoreSummary) -> bool:
-    """Whether scores fill much of [0, 1], and nothing else, as far as the bins show."""
-    if summary.rows.sum() < ENOUGH_ROWS:
-        return False
-    bins = np.flatnonzero(summary.counts.any(axis=(0, 1)))[[0, -1]]
-    high, low = Grid(summary.bits).upper(bins).tolist()
-    return bool(0.0 <= low < 0.3 and 0.7 < high <= 1.0)

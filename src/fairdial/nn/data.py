@@ -18,7 +18,7 @@ from sklearn.pipeline import make_pipeline
 from torch import Tensor
 from torch.utils.data import Dataset
 
-from fairdial._arrays import Codes, Floats, Indices, Mask
+from fairdial._arrays import Codes, Floats, Indices, Mask, Weights
 from fairdial.core.criteria import Criterion
 from fairdial.core.decide import count_rows
 from fairdial.datasets.pictures import Pictures
@@ -201,6 +201,10 @@ class TrainingData:
         Turns other rows into inputs.
     unencoded : bool
         Whether wide inputs are embeddings: not made from a table's columns.
+    strata : (n,) int array, optional
+        Stratum of each row, if the criterion has several.
+    weights : (n,) array, optional
+        Weights of the rows, above 0 for training and validation rows.
     """
 
     inputs: Inputs
@@ -212,16 +216,36 @@ class TrainingData:
     criterion: Criterion
     encode: InputEncoder
     unencoded: bool = False
+    strata: Codes | None = None
+    weights: Weights | None = None
+
+    def weights_of(self, places: Indices) -> Weights | None:
+        """Return the weights of some rows."""
+        return None if self.weights is None else self.weights[places]
+
+    def strata_of(self, places: Indices) -> Codes | None:
+        """Return the strata of some rows."""
+        return None if self.strata is None else self.strata[places]
 
     def is_embedded(self, sample: Tensor) -> bool:
         """Return whether inputs such as these are embeddings."""
         return self.unencoded and sample.ndim == 2 and sample.shape[1] >= WIDE
 
     def shares(self) -> Floats:
-        """Return P(group, eligible) of the training rows, (K,)."""
-        counts = count_rows(self.codes[self.train], self.y[self.train], self.n_groups)
-        eligible = self.criterion.eligible_counts(counts)
-        return np.asarray(eligible / len(self.train), np.float64)
+        """Return P(group, eligible) of the training rows, (K,).
+
+        Rows are eligible by the label of the criterion's rate; if there are several labels, or none
+        is fixed, all rows are.
+        """
+        labels = {rate.eligible for rate in self.criterion.rates}
+        label = labels.pop() if len(labels) == 1 else None
+        fixed = label in (0, 1)
+        places = self.train[self.y[self.train] == label] if fixed else self.train
+        eligible = count_rows(
+            self.codes[places], None, self.n_groups, weights=self.weights_of(places)
+        )
+        total = len(self.train) if self.weights is None else self.weights[self.train].sum()
+        return np.asarray(eligible[0] / total, np.float64)
 
     def batches(
         self,
@@ -245,6 +269,7 @@ class TrainingData:
             seed=seed,
             epoch=epoch,
             processes=processes,
+            weights=None if self.weights is None else [self.weights[part] for part in parts],
         )
         if epoch == "long":
             batches.steps = max(batches.steps, MIN_STEPS)
@@ -270,6 +295,10 @@ class PairedBatches:
         Whether an epoch is one pass over the largest or over the smallest group.
     processes : ProcessGroup
         The processes that share each batch: all draw the same one and take their rows of it.
+    weights : sequence of arrays, optional
+        Weights of each group's rows. In each pass over a group, a row comes as often as its weight
+        divided by the mean weight, rounded down or up at random, so that means over batches
+        estimate weighted means without bias.
     """
 
     def __init__(
@@ -282,6 +311,7 @@ class PairedBatches:
         seed: int,
         epoch: str = "long",
         processes: ProcessGroup = SINGLE_PROCESS,
+        weights: Sequence[Weights] | None = None,
     ) -> None:
         if size < processes.size:
             raise InvalidInputError(
@@ -292,18 +322,28 @@ class PairedBatches:
         sizes = [len(part) for part in self.parts]
         self.size = size
         self.steps = -(-(max(sizes) if epoch == "long" else min(sizes)) // size)
+        self._copies = None
+        if weights is not None:  # running totals; their last entries are the numbers of rows
+            totals = [torch.as_tensor(part, dtype=torch.float64).cumsum(0) for part in weights]
+            self._copies = [total * (len(total) / total[-1]) for total in totals]
         self.generator = torch.Generator().manual_seed(seed)
-        self._queues = [self._shuffled(part) for part in self.parts]
+        self._queues = [self._shuffled(a) for a in range(len(self.parts))]
 
-    def _shuffled(self, part: Tensor) -> Tensor:
+    def _shuffled(self, group: int) -> Tensor:
+        """Return one pass over a group's rows, in random order."""
+        part = self.parts[group]
+        if self._copies is not None:  # systematic sampling
+            start = torch.rand((), generator=self.generator, dtype=torch.float64)
+            grid = torch.arange(len(part), dtype=torch.float64) + start
+            part = part[torch.searchsorted(self._copies[group], grid).clamp_max(len(part) - 1)]
         return part[torch.randperm(len(part), generator=self.generator)]
 
     def next(self) -> tuple[Tensor, Tensor]:
         """Return the inputs of this process's rows (G, b, ...) and the labels of all (G, B)."""
         picked = []
-        for a, part in enumerate(self.parts):
+        for a in range(len(self.parts)):
             while len(self._queues[a]) < self.size:
-                self._queues[a] = torch.cat((self._queues[a], self._shuffled(part)))
+                self._queues[a] = torch.cat((self._queues[a], self._shuffled(a)))
             picked.append(self._queues[a][: self.size])
             self._queues[a] = self._queues[a][self.size :]
         index = torch.stack(picked)  # (G, B)

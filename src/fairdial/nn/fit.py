@@ -206,6 +206,9 @@ def _identity(data: TrainingData, seed: int, net: DialNet) -> dict[str, Any]:
         "the number of rows": len(data.y),
         "`y`": hashlib.sha256(data.y.tobytes()).hexdigest(),
         "`sensitive_features`": hashlib.sha256(data.codes.tobytes()).hexdigest(),
+        "`sample_weight`": None
+        if data.weights is None
+        else hashlib.sha256(data.weights.tobytes()).hexdigest(),
         "`random_state`": seed,
         "the shape of the network": {name: tuple(p.shape) for name, p in net.state_dict().items()},
     }
@@ -233,8 +236,9 @@ def _run_key(
     params = {k: v for k, v in network.get_params(deep=False).items() if k not in irrelevant}
     params["dropout"] = getattr(net.trunk, "dropout", 0.0)  # "auto" depends on the encoder
     digest = hashlib.sha256()
-    for part in (data.y, data.codes, data.train, data.validation):
-        digest.update(np.ascontiguousarray(part).tobytes())
+    for part in (data.y, data.codes, data.train, data.validation, data.strata, data.weights):
+        if part is not None:
+            digest.update(np.ascontiguousarray(part).tobytes())
     if isinstance(inputs, TensorInputs):
         digest.update(inputs.features.cpu().numpy().tobytes())
     elif isinstance(inputs, PictureInputs):

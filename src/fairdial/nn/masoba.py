@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from fairdial._arrays import Floats
-from fairdial.core.criteria import Rate
+from fairdial.core.rates import Rate
 from fairdial.nn.implicit import CLAMP, find_fairest
 from fairdial.nn.losses import SHARPNESS, boundary_distance, focal
 from fairdial.nn.nets import DialNet, Head, Tangent
@@ -98,6 +98,12 @@ class Objective:
         part = _like((1.0 - self.weight) * self._distance(logits, y)[1], logits)
         return Cotangents(u, c, torch.add(part, u, alpha=self.weight), part)
 
+    @property
+    def _label(self) -> int | None:
+        """Label of the eligible rows; None if all are."""
+        label = self.rate.eligible
+        return label if isinstance(label, int) else None
+
     def _distance(self, logits: Tensor, y: Tensor) -> tuple[Floats, Floats]:
         """Return L_dist (M,), eq:L_dist, and its derivative in the logits.
 
@@ -105,8 +111,8 @@ class Objective:
         """
         eligible = None
         z = logits.cpu().numpy().astype(np.float64)
-        if self.rate.eligible is not None:
-            eligible = (y == self.rate.eligible).cpu().numpy()
+        if self._label is not None:
+            eligible = (y == self._label).cpu().numpy()
             if not eligible.any(axis=1).all():  # no eligible row in a group: no threshold
                 return np.zeros(len(z)), np.zeros_like(z)
         found = find_fairest(

@@ -8,11 +8,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fairdial._arrays import Codes, Floats, Scores
-from fairdial.core.decide import accuracy_of_counts, select
-from fairdial.core.frontier import Frontier
+from fairdial._arrays import Codes, Floats, Scores, Weights
+from fairdial.core.decide import (
+    accuracy_of_counts,
+    by_label,
+    count_rows,
+    count_selected,
+    select,
+)
 from fairdial.core.problem import Problem
-from fairdial.core.sweep import sweep_encoded
+from fairdial.core.sweep import find_kinds, sweep_encoded
 from fairdial.errors import InvalidInputError
 from fairdial.metrics import hypervolume
 from fairdial.nn.data import Inputs, TrainingData
@@ -22,6 +27,7 @@ from fairdial.nn.scorer import score_runs, trunk_features
 from fairdial.nn.tradeoff import Tradeoff
 
 TOLERANCES = 50  # points of the curve whose hypervolume selects the epoch
+FEW_TOLERANCES = 5  # where each one is searched for
 REFERENCE = (0.0, 1.0)  # accuracy and gap at the hypervolume's reference point
 
 
@@ -43,29 +49,59 @@ def dial_figures(logits: Scores, data: TrainingData, by: str = "dial") -> dict[s
     the dial delivers at tolerances from 0 to 1, equals it where accuracy rises with the gap.
     """
     codes, y = data.codes[data.validation], data.y[data.validation]
-    names = tuple(range(data.n_groups))
+    weights = data.weights_of(data.validation)
     try:
-        frontier = sweep_encoded(logits, codes, y, Problem(data.criterion), names, min_count=1)
+        frontier = sweep_encoded(
+            logits,
+            codes,
+            y,
+            Problem(data.criterion),
+            tuple(range(data.n_groups)),
+            strata=data.strata_of(data.validation),
+            weights=weights,
+            min_count=1,
+        )
     except InvalidInputError:  # too few rows for a frontier: accuracy only
-        accuracy = float((select(logits, 0.0) == y).mean())
+        accuracy = float(np.average(select(logits, 0.0) == y, weights=weights))
         return {"score": accuracy, "accuracy": accuracy}
-    gaps = np.linspace(0.0, frontier.gap[0], TOLERANCES)
-    points, _ = frontier.points.find(gaps)
-    thresholds, selected = frontier.points.read(points)
-    accuracies = accuracy_of_counts(selected, frontier.counts)
-    area = hypervolume(np.column_stack((accuracies, frontier.gap[points])), REFERENCE)
-    dial = float(gaps[-1] * accuracies.mean() + (1.0 - gaps[-1]) * accuracies[-1])
+    if data.criterion.is_simple:
+        points, loosest = frontier.points, float(frontier.gap[0])
+        tolerances = np.linspace(0.0, loosest, TOLERANCES)
+        table = points.tabulate(points.find(tolerances)[0])
+    else:  # every tolerance is searched for; 0 may be out of reach, which is hard to prove
+        loosest = min(_unconstrained_gap(logits, data), 1.0)
+        tolerances = np.linspace(0.0, loosest, FEW_TOLERANCES + 1)[1:]
+        table, _ = frontier.points.choose(tolerances)
+    thresholds, selected = table.read(np.arange(len(table)))
+    accuracies = accuracy_of_counts(by_label(selected, 2), frontier.counts)
+    area = hypervolume(np.column_stack((accuracies, table.gap)), REFERENCE)
+    dial = float(loosest * accuracies.mean() + (1.0 - loosest) * accuracies[-1])
     figures = {
         "score": area if by == "hypervolume" else dial,
         "hypervolume": area,
         "accuracy": float(accuracies[-1]),
-        "gap": float(frontier.gap[0]),
+        "gap": loosest,
+        "fairest_gap": float(frontier.gap.min() if data.criterion.is_simple else table.gap[0]),
     }
-    return figures | interval_figures(logits, codes, thresholds[0], frontier)
+    return figures | interval_figures(logits, codes, thresholds[0], weights)
+
+
+def _unconstrained_gap(logits: Scores, data: TrainingData) -> float:
+    """Return the criterion's gap on validation rows where the threshold is 0 in all groups."""
+    return float(gaps_of(logits[None], data)[0])
+
+
+def gaps_of(logits: Scores, data: TrainingData) -> Floats:
+    """Return the criterion's gaps (R,) of logits (R, n) on validation rows, selected above 0."""
+    places = data.validation
+    kinds = find_kinds(data.y[places], data.strata_of(places))
+    rows = kinds, data.n_groups, 2 * data.criterion.n_strata, data.weights_of(places)
+    selected = count_selected(logits, data.codes[places], *rows)
+    return data.criterion.gap_of(selected, count_rows(data.codes[places], *rows))
 
 
 def interval_figures(
-    logits: Scores, codes: Codes, fairest: Floats, frontier: Frontier
+    logits: Scores, codes: Codes, fairest: Floats, weights: Weights | None = None
 ) -> dict[str, float]:
     """Return the share of rows between 0 and the fairest thresholds, and what they are worth.
 
@@ -77,9 +113,8 @@ def interval_figures(
     inside = (z > np.minimum(0.0, tau)) & (z <= np.maximum(0.0, tau))
     worth = np.abs(np.tanh(z / 2.0))  # |2 eta - 1|
     return {
-        "interval_share": float(inside.mean()),
-        "acc_dep": float(np.where(inside, worth, 0.0).mean()),
-        "fairest_gap": float(frontier.gap.min()),
+        "interval_share": float(np.average(inside, weights=weights)),
+        "acc_dep": float(np.average(np.where(inside, worth, 0.0), weights=weights)),
         **{f"fairest_{a}": float(value) for a, value in enumerate(fairest)},
     }
 
@@ -151,18 +186,14 @@ def score_conditions(
 def tradeoff_figures(logits: Scores, data: TrainingData, objective: Tradeoff) -> dict[str, Floats]:
     """Return both losses, accuracy and gap (R,) of logits (R, n) on validation rows."""
     codes, y = data.codes[data.validation], data.y[data.validation]
-    loss, disparity = objective.on_rows(logits, y, codes)
-    chosen, rates = select(logits, 0.0), []
-    eligible = objective.rate.eligible_rows(y)
-    for a in range(data.n_groups):
-        rows = eligible & (codes == a)
-        if rows.any():
-            rates.append(chosen[:, rows].mean(axis=1))
+    weights = data.weights_of(data.validation)
+    loss, disparity = objective.on_rows(logits, y, codes, weights)
+    correct = select(logits, 0.0) == y
     return {
         "held_loss": loss,
         "held_disparity": disparity,
-        "accuracy": np.asarray((chosen == y).mean(axis=1)),
-        "gap": np.ptp(np.array(rates), axis=0) if rates else np.zeros(len(logits)),
+        "accuracy": np.asarray(np.average(correct, axis=1, weights=weights)),
+        "gap": gaps_of(logits, data),
     }
 
 

@@ -1,7 +1,8 @@
 """Two losses, accuracy and disparity, and the steps of the comparison methods.
 
 All three methods use the prediction loss and the smooth gap: the range over the groups of the
-criterion's rate, with sigmoids for decisions (paper, appendix on the baselines). EPO weights both
+criterion's rate, with sigmoids for decisions (paper, appendix on the baselines); for several rates,
+the sum of their gaps. EPO weights both
 gradients so that the losses keep a given proportion, FairBiNN gives each loss its own layers, and
 YOTO adds them with a weight that the net takes as an input.
 """
@@ -10,14 +11,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from fairdial._arrays import Codes, Floats, Mask, Scores
-from fairdial.core.criteria import Rate
+from fairdial._arrays import Codes, Floats, Mask, Scores, Weights
+from fairdial.core.criteria import Criterion
+from fairdial.errors import InvalidInputError
 from fairdial.nn.losses import SHARPNESS, focal
 from fairdial.nn.nets import DialNet, take_runs
 from fairdial.nn.pareto import epo_weights
@@ -37,17 +40,41 @@ class Tradeoff:
 
     Parameters
     ----------
-    rate : Rate
-        Rate of the criterion.
+    criterion : Criterion
+        Its demands limit differences of rates with fixed eligible rows. Their smooth gaps, divided
+        by their scales, are added.
     gamma : float
         Focusing exponent of the prediction loss.
     sharpness : float
         k of the sigmoids that replace decisions.
     """
 
-    rate: Rate
+    criterion: Criterion
     gamma: float = 0.0
     sharpness: float = SHARPNESS
+
+    def __post_init__(self) -> None:
+        for demand in self.criterion.demands:
+            smooth = demand.rate.fixed and demand.rate.event in ("selected", "rejected")
+            everywhere = demand.where is None and demand.strata is None
+            if demand.spread != "difference" or not (smooth and everywhere and demand.scale):
+                raise InvalidInputError(
+                    "criterion",
+                    "limit differences of selection rates, true or false positive rates or their "
+                    "opposites in all rows, to be trained for",
+                    given=self.criterion.name,
+                    hint="Train with another criterion, such as equalized_odds; then call "
+                    "set_params(criterion=...) and calibrate.",
+                )
+
+    @cached_property
+    def terms(self) -> tuple[tuple[int | None, float], ...]:
+        """Label of the eligible rows (None: all rows) and factor of each smooth gap.
+
+        Opposite rates, such as false negatives and true positives, have the same gap.
+        """
+        demands = self.criterion.demands
+        return tuple((demand.rate.eligible, 1.0 / float(demand.scale)) for demand in demands)  # type: ignore[misc]
 
     def accuracy(self, logits: Tensor, y: Tensor) -> LossPart:
         """Return the prediction loss: the mean over groups of each group's mean."""
@@ -56,10 +83,13 @@ class Tradeoff:
 
     def disparity(self, logits: Tensor, y: Tensor) -> LossPart:
         """Return the smooth gap: highest minus lowest rate of the groups with eligible rows."""
-        weight = torch.ones_like(y)
-        if self.rate.eligible is not None:
-            weight = (y == self.rate.eligible).to(y.dtype)
-        return smooth_gap(logits, weight, self.sharpness)
+        parts = []
+        for label, factor in self.terms:
+            weight = torch.ones_like(y) if label is None else (y == label).to(y.dtype)
+            value, gradient = smooth_gap(logits, weight, self.sharpness)
+            parts.append((value * factor, gradient * factor) if factor != 1 else (value, gradient))
+        values, gradients = zip(*parts, strict=True)
+        return LossPart(sum(values[1:], values[0]), sum(gradients[1:], gradients[0]))
 
     def losses(self, logits: Tensor, y: Tensor, runs: int = 1) -> dict[str, Tensor]:
         """Return both losses, for the record; by run if there are several."""
@@ -69,25 +99,28 @@ class Tradeoff:
         }
         return losses if runs > 1 else {name: value[0] for name, value in losses.items()}
 
-    def on_rows(self, logits: Scores, positive: Mask, codes: Codes) -> tuple[Floats, Floats]:
+    def on_rows(
+        self, logits: Scores, positive: Mask, codes: Codes, weights: Weights | None = None
+    ) -> tuple[Floats, Floats]:
         """Return both losses (R,) of flat logits (R, n), with groups of any sizes."""
         z = torch.as_tensor(np.asarray(logits, np.float64))
         y = torch.as_tensor(positive, dtype=torch.float64)
-        loss = focal(z, y, self.gamma).value
-        chosen = torch.sigmoid(self.sharpness * z)
-        label = self.rate.eligible
-        losses, rates = [], []
-        for a in np.unique(codes):
-            rows = torch.as_tensor(codes == a)
-            losses.append(loss[:, rows].mean(dim=1))
-            eligible = rows if label is None else rows & (y == label)
-            if bool(eligible.any()):
-                rates.append(chosen[:, eligible].mean(dim=1))
-        spread = torch.zeros(len(z), dtype=torch.float64)
-        if rates:
-            stacked = torch.stack(rates)
-            spread = stacked.amax(dim=0) - stacked.amin(dim=0)
-        return torch.stack(losses).mean(dim=0).numpy(), spread.numpy()
+        loss = focal(z, y, self.gamma).value.numpy()
+        chosen = torch.sigmoid(self.sharpness * z).numpy()
+        each = np.ones(len(codes)) if weights is None else weights.astype(np.float64)
+        groups = [codes == a for a in np.unique(codes)]
+        losses = [np.average(loss[:, rows], axis=1, weights=each[rows]) for rows in groups]
+        spread = np.zeros(len(z))
+        for label, factor in self.terms:
+            eligible = [rows if label is None else rows & (positive == label) for rows in groups]
+            rates = [
+                np.average(chosen[:, rows], axis=1, weights=each[rows])
+                for rows in eligible
+                if rows.any()
+            ]
+            if rates:
+                spread += factor * np.ptp(np.array(rates), axis=0)
+        return np.asarray(np.mean(losses, axis=0)), spread
 
 
 def smooth_gap(logits: Tensor, weight: Tensor, sharpness: float = SHARPNESS) -> LossPart:

@@ -79,8 +79,8 @@ class WholeDialObjective(Objective):
         """Return the derivatives in the logits (M, G, B); the second is cross-entropy's."""
         first, second = super().prediction(logits, y)
         eligible = None
-        if self.rate.eligible is not None:
-            eligible = (y == self.rate.eligible).cpu().numpy()
+        if self._label is not None:
+            eligible = (y == self._label).cpu().numpy()
             if not eligible.any(axis=1).all():  # no eligible row in a group: no threshold
                 return first, second
         z = logits.detach().cpu().numpy().astype(np.float64)

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from functools import partial
 from numbers import Real
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, Unpack
 
 import numpy as np
 
 from fairdial._arrays import Floats
 from fairdial._validation import check_count
-from fairdial.core.criteria import Criterion
-from fairdial.core.criteria import criterion as find_criterion
+from fairdial.core.criteria import Given
 from fairdial.errors import InvalidInputError, require_torch
+from fairdial.estimators.rows import RowOptions
 from fairdial.nn.network import Network
 from fairdial.paper.family import SettingsClassifier, plain_method
 
@@ -33,10 +33,11 @@ class EPO(SettingsClassifier):
     ----------
     n_settings : int
         Number of reference vectors, evenly spaced in angle.
-    criterion : str or Criterion
-        "demographic_parity", "equal_opportunity" or "predictive_equality".
+    criterion : str, Criterion, list or mapping
+        "demographic_parity", "equal_opportunity", "predictive_equality", "equalized_odds" or
+        another combination of differences; see :func:`fairdial.criterion`.
     tolerance : float
-        The default tolerance.
+        The default tolerance; 0 is the one that the criterion declares, if it does.
     restricted : bool
         Whether descent must keep the balance.
     offset : float
@@ -86,8 +87,8 @@ class EPO(SettingsClassifier):
         self,
         n_settings: int = 10,
         *,
-        criterion: str | Criterion = "demographic_parity",
-        tolerance: float = 0.0,
+        criterion: Given = "demographic_parity",
+        tolerance: float | None = 0.0,
         restricted: bool = True,
         offset: float = 1e-4,
         network: Network | None = None,
@@ -111,11 +112,11 @@ class EPO(SettingsClassifier):
         self.min_count = min_count
         self.random_state = random_state
 
-    def _fit(self, X: Any, y: Any, sensitive_features: Any) -> Self:
+    def _fit(self, X: Any, y: Any, sensitive_features: Any, **more: Unpack[RowOptions]) -> Self:
         count = check_count(self.n_settings, "n_settings")
         if not isinstance(self.offset, Real) or not 0 < float(self.offset) < 0.5:
             raise InvalidInputError("offset", "lie in (0, 0.5)", given=repr(self.offset))
-        rows = self._rows_to_fit(X, y, sensitive_features)
+        rows = self._rows_to_fit(X, y, sensitive_features, **more)
         require_torch()
         from fairdial.nn.fit import Method
         from fairdial.nn.pareto import reference_vectors
@@ -123,7 +124,7 @@ class EPO(SettingsClassifier):
         from fairdial.nn.tradeoff import EPOStep, Tradeoff
 
         network, n_groups = self._network(), len(rows.groups)
-        objective = Tradeoff(find_criterion(self.criterion).rate, network.gamma)
+        objective = Tradeoff(rows.criterion, network.gamma)
 
         def make_method(angles: Floats) -> Method:
             vectors = np.column_stack((np.cos(angles), np.sin(angles)))

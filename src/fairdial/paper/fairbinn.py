@@ -6,17 +6,17 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 from numbers import Real
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, Unpack
 
 import numpy as np
 import pandas as pd
 
 from fairdial._arrays import Floats
 from fairdial._validation import check_choice, check_count
-from fairdial.core.criteria import Criterion
-from fairdial.core.criteria import criterion as find_criterion
+from fairdial.core.criteria import Given
 from fairdial.errors import DivergedError, InvalidInputError, TrainingWarning, require_torch, warn
 from fairdial.estimators.network import describe
+from fairdial.estimators.rows import RowOptions
 from fairdial.nn.network import Network
 from fairdial.paper.family import Runs, SettingsClassifier, plain_method
 
@@ -83,10 +83,11 @@ class FairBiNN(SettingsClassifier):
         Which layers minimize the gap. For the library's layers: how many of the trunk's last ones,
         by default two, but not the first. For your own trunk: names of its parts, by default its
         last.
-    criterion : str or Criterion
-        "demographic_parity", "equal_opportunity" or "predictive_equality".
+    criterion : str, Criterion, list or mapping
+        "demographic_parity", "equal_opportunity", "predictive_equality", "equalized_odds" or
+        another combination of differences; see :func:`fairdial.criterion`.
     tolerance : float
-        The default tolerance.
+        The default tolerance; 0 is the one that the criterion declares, if it does.
     network : Network, optional
         What is trained, and how; one member by default. The epoch is selected by the smallest
         ``L_acc + eta L_gap`` on validation rows, whatever its ``score``. Without ``accumulate``,
@@ -141,8 +142,8 @@ class FairBiNN(SettingsClassifier):
         fair_optimizer: str | None = None,
         fair_rate: float | None = None,
         fairness: int | str | list[str] | None = None,
-        criterion: str | Criterion = "demographic_parity",
-        tolerance: float = 0.0,
+        criterion: Given = "demographic_parity",
+        tolerance: float | None = 0.0,
         network: Network | None = None,
         n_jobs: int = 1,
         calibration: float | None = 0.2,
@@ -191,7 +192,7 @@ class FairBiNN(SettingsClassifier):
             raise InvalidInputError("accumulate", "be True or False", given=repr(self.accumulate))
         return chosen
 
-    def _fit(self, X: Any, y: Any, sensitive_features: Any) -> Self:
+    def _fit(self, X: Any, y: Any, sensitive_features: Any, **more: Unpack[RowOptions]) -> Self:
         chosen = self._check_settings()
         count = check_count(self.n_settings, "n_settings")
         if not chosen["accumulate"] and chosen["fair_optimizer"] == "adam":
@@ -201,7 +202,7 @@ class FairBiNN(SettingsClassifier):
                 "`fair_optimizer='sgd'`",
                 TrainingWarning,
             )
-        rows = self._rows_to_fit(X, y, sensitive_features)
+        rows = self._rows_to_fit(X, y, sensitive_features, **more)
         require_torch()
         from fairdial.nn.fit import Method
         from fairdial.nn.partition import fairness_names
@@ -209,7 +210,7 @@ class FairBiNN(SettingsClassifier):
         from fairdial.nn.tradeoff import FairBiNNStep, Tradeoff
 
         network, n_groups = self._network(), len(rows.groups)
-        objective = Tradeoff(find_criterion(self.criterion).rate, network.gamma)
+        objective = Tradeoff(rows.criterion, network.gamma)
         scale = 1.0 if chosen["accumulate"] else chosen["fair_rate"] / network.learning_rate
 
         def make_method(etas: Floats) -> Method:

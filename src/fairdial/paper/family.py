@@ -14,6 +14,7 @@ from joblib import Parallel, delayed
 
 from fairdial._arrays import Floats, Indices, Mask
 from fairdial._validation import check_count
+from fairdial.core.rates import SELECTION
 from fairdial.errors import InvalidInputError
 from fairdial.estimators.families import FamilyClassifier, Measurement
 from fairdial.estimators.network import chosen_network, describe, prepare_data
@@ -100,7 +101,7 @@ def plain_method(network: Network, objective: Tradeoff) -> Method:
     def make_step(net: DialNet, shares: Floats, _: int) -> Step:
         return PlainStep(
             net,
-            Objective(objective.rate, shares, weight=1.0, gamma=objective.gamma),
+            Objective(SELECTION, shares, weight=1.0, gamma=objective.gamma),
             rate=network.learning_rate,
             weight_decay=network.weight_decay,
         )

@@ -7,18 +7,18 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from numbers import Real
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, Unpack
 
 import numpy as np
 import pandas as pd
 
 from fairdial._arrays import Floats, Mask
 from fairdial._validation import check_choice, check_count
-from fairdial.core.criteria import Criterion
-from fairdial.core.criteria import criterion as find_criterion
+from fairdial.core.criteria import Given
 from fairdial.errors import InvalidInputError
 from fairdial.estimators.families import Measurement
 from fairdial.estimators.network import describe, prepare_data, report_interruption
+from fairdial.estimators.rows import RowOptions
 from fairdial.nn.network import Network
 from fairdial.paper.family import NetworkFamily
 
@@ -133,10 +133,11 @@ class YOTO(NetworkFamily):
         Number of tolerances, evenly spaced from 0 to the loosest setting's gap, for which
         calibration bisects the weight. Other tolerances use the most accurate of all weights that
         were measured.
-    criterion : str or Criterion
-        "demographic_parity", "equal_opportunity" or "predictive_equality".
+    criterion : str, Criterion, list or mapping
+        "demographic_parity", "equal_opportunity", "predictive_equality", "equalized_odds" or
+        another combination of differences; see :func:`fairdial.criterion`.
     tolerance : float
-        The default tolerance.
+        The default tolerance; 0 is the one that the criterion declares, if it does.
     network : Network, optional
         What is trained, and how; the epoch is selected by the loss, whatever its ``score``.
     calibration : float or None
@@ -186,8 +187,8 @@ class YOTO(NetworkFamily):
         identity: bool = True,
         selection: str = "fixed",
         targets: int = 10,
-        criterion: str | Criterion = "demographic_parity",
-        tolerance: float = 0.0,
+        criterion: Given = "demographic_parity",
+        tolerance: float | None = 0.0,
         network: Network | None = None,
         calibration: float | None = 0.2,
         pos_label: Any = None,
@@ -229,9 +230,9 @@ class YOTO(NetworkFamily):
             check_count(size, "film")
         return Condition(self.condition, float(self.bounds[0]), float(self.bounds[1]))
 
-    def _fit(self, X: Any, y: Any, sensitive_features: Any) -> Self:
+    def _fit(self, X: Any, y: Any, sensitive_features: Any, **more: Unpack[RowOptions]) -> Self:
         condition = self._check_settings()
-        rows = self._rows_to_fit(X, y, sensitive_features)
+        rows = self._rows_to_fit(X, y, sensitive_features, **more)
         network = self._network()
         data, seed = prepare_data(self, network, rows)
         from fairdial.nn.fit import Method, fit_network
@@ -239,7 +240,7 @@ class YOTO(NetworkFamily):
         from fairdial.nn.selection import score_conditions
         from fairdial.nn.tradeoff import Tradeoff, YOTOStep
 
-        objective = Tradeoff(find_criterion(self.criterion).rate, network.gamma)
+        objective = Tradeoff(rows.criterion, network.gamma)
         width, depth = self.film
         steps: list[YOTOStep] = []
 

@@ -38,12 +38,29 @@ class Decision(BaseModel):
     tolerance: float = Field(description="The tolerance used for this row.")
 
 
+class DemandAnswer(BaseModel):
+    """One demand of the criterion at an operating point, on the calibration rows."""
+
+    demand: str = Field(description="What is demanded, such as `true_positive_rate>=0.8`.")
+    gap: float = Field(
+        description="Difference of the groups' rates, one minus their ratio, or what is missing to "
+        "the minimum or maximum."
+    )
+    allowed: float = Field(description="The largest gap that the tolerance allows.")
+    rates: dict[str, float | None] = Field(
+        description="Rate by group; null where no row is eligible."
+    )
+
+
 class Position(BaseModel):
     """The operating point at a tolerance."""
 
     tolerance: float
     setting: Extended
-    gap: float = Field(description="The gap on the calibration rows.")
+    gap: float = Field(
+        description="The gap on the calibration rows: the smallest tolerance that allows these "
+        "decisions."
+    )
     feasible: bool = Field(description="Whether that gap is within the tolerance.")
     certified_gap: float | None = Field(
         description="Upper bound of the gap on new rows at the confidence. At the dial's own "
@@ -53,6 +70,18 @@ class Position(BaseModel):
     thresholds: dict[str, Extended] | None = Field(
         description="Logit threshold by group; null for a family of models."
     )
+    demands: list[DemandAnswer] = Field(description="Every demand of the criterion.")
+    objective: str = Field(description="What the thresholds maximize.")
+    value: float | None = Field(
+        description="The objective on the labels of the calibration rows; null without labels."
+    )
+
+
+class BudgetAnswer(BaseModel):
+    """The limit on the share of all rows that is selected."""
+
+    share: float
+    exact: bool = Field(description="Whether as many rows as possible are selected.")
 
 
 class PredictAnswer(BaseModel):
@@ -69,14 +98,18 @@ class DialAnswer(Position):
     """The dial as it is now."""
 
     groups: list[str] = Field(description="Group names, in the order of `selected`.")
-
+    criterion: str
+    budget: BudgetAnswer | None
+    nested: bool = Field(
+        description="Whether each row changes its decision at most once along the dial."
+    )
     confidence: float | None
     version: int
     writable: bool
     reason: str
     who: str
     time: str | None
-    selected: list[list[int]] = Field(
+    selected: list[list[float]] = Field(
         description="Number of calibration rows selected, by label (negative first) and group."
     )
     least_confidence: float | None = Field(
@@ -149,6 +182,17 @@ class ObservedGap(BaseModel):
     confidence: float
 
 
+class ObservedDemand(BaseModel):
+    """The observed gap of one demand since the dial last changed."""
+
+    demand: str
+    rows: int = Field(description="Eligible rows, of those with a label if the rate needs one.")
+    gap: float | None = Field(description="Null where a group has no eligible rows.")
+    low: float | None = Field(description="Confidence interval, for differences of rates.")
+    high: float | None
+    confidence: float
+
+
 class Drift(BaseModel):
     """Whether the scores have changed since calibration."""
 
@@ -169,6 +213,7 @@ class Proposal(BaseModel):
         description="Upper bound of the gap on new rows at the confidence."
     )
     thresholds: dict[str, Extended]
+    demands: list[DemandAnswer]
 
 
 class ObserveAnswer(BaseModel):
@@ -176,7 +221,10 @@ class ObserveAnswer(BaseModel):
 
     since: str
     groups: list[ObservedGroup]
-    gap: ObservedGap | None
+    gap: ObservedGap | None = Field(
+        description="The gap between selection rates, if the criterion is demographic parity."
+    )
+    demands: list[ObservedDemand]
     drift: Drift | None
     proposal: Proposal | None
     notes: list[str] = Field(description="What is missing, and why.")
@@ -191,7 +239,7 @@ class ObserveAnswer(BaseModel):
 
 def point_data(point: Point, *, is_family: bool) -> dict[str, object]:
     """Return an operating point as the fields of :class:`Position`."""
-    names = map(str, point.groups)
+    names = [str(group) for group in point.groups]
     thresholds = map(extended, point.thresholds.tolist())
     return {
         "tolerance": point.tolerance,
@@ -200,7 +248,29 @@ def point_data(point: Point, *, is_family: bool) -> dict[str, object]:
         "feasible": point.feasible,
         "certified_gap": point.certified_gap,
         "thresholds": None if is_family else dict(zip(names, thresholds, strict=True)),
+        "demands": demands_data(point),
+        "objective": point.problem.objective.name,
+        "value": point.value,
     }
+
+
+def demands_data(point: Point) -> list[dict[str, object]]:
+    """Return the demands of a point as the fields of :class:`DemandAnswer`."""
+    demands = point.criterion.demands
+    rates = point.rates.reshape(len(demands), -1).tolist()
+    names = [str(group) for group in point.groups]
+    return [
+        {
+            "demand": demand.name,
+            "gap": gap,
+            "allowed": float(demand.scale) * point.tolerance,
+            "rates": {
+                name: None if math.isnan(rate) else rate
+                for name, rate in zip(names, line, strict=True)
+            },
+        }
+        for demand, gap, line in zip(demands, point.gaps.values(), rates, strict=True)
+    ]
 
 
 def extended(value: float) -> float | str:

@@ -18,6 +18,7 @@ from sklearn.utils.validation import check_is_fitted
 from fairdial._arrays import Codes, Floats, Indices
 from fairdial.core.frontier import Frontier
 from fairdial.core.point import Point, Points
+from fairdial.core.searched import SearchedPoints
 from fairdial.core.serialization import json_name
 from fairdial.errors import FairdialWarning, InvalidInputError
 from fairdial.estimators.base import DialClassifier
@@ -63,11 +64,26 @@ class PointCache:
     def many(self, tolerances: Floats, confidence: float | None) -> Points:
         """Return points whose statements hold for all tolerances at once.
 
-        So each point depends on its own tolerance only, whatever else is asked for.
+        So each point depends on its own tolerance only, whatever else is asked for. Searches for
+        tolerances are cached by the frontier.
         """
         with _LOCK, _no_warnings():
             points: Points = self._frontier.at(tolerances, confidence=confidence, simultaneous=True)
         return points
+
+
+def refuse_lottery(frontier: Frontier) -> None:
+    """Raise if a lottery decides.
+
+    It draws by a hash of the row as ``predict`` gets it, which a row of JSON need not equal.
+    """
+    if frontier.problem.randomize is not None:
+        raise InvalidInputError(
+            "model",
+            "decide by thresholds to be served",
+            given="a lottery (`randomize='hash'`), whose draws depend on the table of the row",
+            hint="Calibrate the model with `randomize=None`, or decide with predict.",
+        )
 
 
 def _no_warnings() -> warnings.catch_warnings[None]:
@@ -97,11 +113,15 @@ class Decider:
         The group of rows without one: the only one, or the one that training named for them.
     swept : bool
         Whether thresholds on one score decide; otherwise the margins of a family do.
+    searches : bool
+        Whether every tolerance is a search of its own.
     """
 
     def __init__(self, model: DialClassifier) -> None:
         check_is_fitted(model, "frontier_")
         self.frontier: Frontier = model.frontier_
+        refuse_lottery(self.frontier)
+        self.searches = isinstance(self.frontier.points, SearchedPoints)
         self.labels: list[Any] = model.classes_.tolist()
         self.points = PointCache(model.frontier_)
         self._names = [json_name(name) for name in self.frontier.groups]

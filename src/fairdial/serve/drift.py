@@ -28,7 +28,9 @@ from fairdial.core.certificates import rate_interval
 from fairdial.core.criteria import Criterion
 from fairdial.core.frontier import Frontier
 from fairdial.core.group_scores import GroupScores, total_counts
+from fairdial.core.nested import NestedPoints
 from fairdial.core.problem import Problem
+from fairdial.core.searched import SearchedPoints
 from fairdial.core.threshold_path import ThresholdPath
 
 BINS = 4096
@@ -55,11 +57,15 @@ def _bin_of(scores: Floats) -> Indices:
 def calibration_bins(frontier: Frontier) -> Counts | None:
     """Return the calibration rows by group and bin of their score.
 
-    Return None if the scores were not kept, or if cross-fitting gave them another distribution than
-    new rows have.
+    Return None if the scores were not kept, or if cross-fitting or weights gave them another
+    distribution than new rows have.
     """
     points = frontier.points
-    if not isinstance(points, ThresholdPath) or frontier.certificate == "none":
+    if isinstance(points, NestedPoints):
+        points = points.source
+    if not isinstance(points, (ThresholdPath, SearchedPoints)):
+        return None
+    if frontier.certificate in ("none", "weighted"):
         return None
     counts = [
         np.bincount(_bin_of(group.upper), group.counts.sum(axis=0), minlength=BINS)

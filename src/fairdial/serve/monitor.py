@@ -1,8 +1,10 @@
-"""Monitoring of unlabeled rows: selection rates, their gap, drift, and proposed thresholds."""
+"""Monitoring of observed rows: rates, the gaps of all demands, drift, and proposed thresholds."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from fractions import Fraction
 
 import numpy as np
 from prometheus_client.core import GaugeMetricFamily
@@ -16,6 +18,7 @@ from fairdial.serve import drift
 from fairdial.serve.answers import point_data
 from fairdial.serve.deciding import Decider, PointCache
 from fairdial.serve.observations import Observations, Observed
+from fairdial.serve.records import shorten
 from fairdial.serve.requests import ObservedRow, ObserveRequest, RefusedError
 
 FEWEST = 30  # observed rows of each group before thresholds are proposed
@@ -51,7 +54,12 @@ class Monitor:
             assert request.rows is not None
             if request.groups is not None:
                 raise RefusedError(422, "`groups` must be left out: each of `rows` has its group.")
+            if request.labels is not None:
+                raise RefusedError(422, "`labels` must be left out: each of `rows` has its label.")
             codes, scores, selected = self._from_rows(request.rows, point)
+        given = request.labels
+        if request.rows is not None:
+            given = [row.label for row in request.rows]
         n_groups = len(self.decider.groups)
         self.observations.add(
             np.bincount(codes, minlength=n_groups),
@@ -59,7 +67,31 @@ class Monitor:
             version,
             None if scores is None else drift.bin_scores(scores, codes, n_groups),
             None if self._calibration is None else self._look,
+            self._by_label(given, codes, selected),
         )
+
+    def _by_label(
+        self, given: Sequence[object] | None, codes: Codes, selected: Mask
+    ) -> tuple[Counts, Counts] | None:
+        """Return the rows that have a label, by label and group, and the selected ones."""
+        if given is None or all(label is None for label in given):
+            return None
+        if len(given) != len(codes):
+            raise RefusedError(422, "`scores` and `labels` must have the same length.")
+        known = {(type(label), label): code for code, label in enumerate(self.decider.labels)}
+        try:
+            labels = [-1 if v is None else known[type(v), v] for v in given]
+        except (KeyError, TypeError):
+            raise RefusedError(
+                422, f"`label` must be one of the model's labels, {shorten(self.decider.labels)}."
+            ) from None
+        kinds, n_groups = np.array(labels, np.intp), len(self.decider.groups)
+        cells = kinds * n_groups + codes
+        counts = [
+            np.bincount(cells[rows], minlength=2 * n_groups).reshape(2, n_groups)
+            for rows in (kinds >= 0, (kinds >= 0) & selected)
+        ]
+        return counts[0], counts[1]
 
     def _from_scores(
         self, scores: Sequence[float], groups: Sequence[object] | None
@@ -115,18 +147,26 @@ class Monitor:
                 for a, name in enumerate(self.decider.groups)
             ],
             "gap": self._gap(found, notes),
+            "demands": self._demands(found),
             "drift": self._drift(found, notes),
             "proposal": self._proposal(found, tolerance, confidence, notes),
             "notes": notes,
         }
 
     def _gap(self, found: Observed, notes: list[str]) -> dict[str, float] | None:
-        if self._needs_labels:
-            name = self.decider.frontier.criterion.name
-            notes.append(f"the gap of {name} can't be computed without labels")
-            return None
+        criterion = self.decider.frontier.criterion
         if len(found.rows) == 1:
             notes.append("there is no gap with only one group")
+            return None
+        if not criterion.is_simple or self._needs_labels:
+            if not any(line["gap"] is not None for line in self._demands(found)):
+                without = "labels of rows" if self._needs_labels else "rows"
+                notes.append(
+                    f"the gaps of {criterion.name} need {without} of every group since the dial "
+                    "last changed"
+                )
+            if criterion.n_strata > 1:
+                notes.append("gaps within strata aren't observed")
             return None
         if not found.current.all():
             notes.append("the gap needs rows of every group since the dial last changed")
@@ -135,6 +175,29 @@ class Monitor:
         low, high = gap_interval(found.selected.tolist(), found.current.tolist(), drift.LEVEL)
         gap = float(rates.max() - rates.min())
         return {"gap": gap, "low": low, "high": high, "confidence": drift.LEVEL}
+
+    def _demands(self, found: Observed) -> list[dict[str, object]]:
+        """Return the observed gap of each demand; null where rows, labels or strata are missing."""
+        rows, chosen = found.current[None], found.selected[None]
+        lines: list[dict[str, object]] = []
+        for demand in self.decider.frontier.criterion.demands:
+            line: dict[str, object] = {"demand": demand.name, "gap": None, "rows": 0}
+            lines.append(line | {"low": None, "high": None, "confidence": drift.LEVEL})
+            if demand.strata is not None:
+                continue
+            all_rows, selected = rows, chosen
+            if demand.rate.needs_labels:
+                all_rows, selected = found.labeled, found.labeled_selected
+            over, under = demand.parts(selected[None], all_rows[None])
+            lines[-1]["rows"] = int(under.sum())
+            if not under.all():
+                continue
+            plain = replace(demand, scale=Fraction(1))
+            lines[-1]["gap"] = float(plain.gap_of(selected[None], all_rows[None]))
+            if demand.spread == "difference" and demand.rate.fixed and len(under) > 1:
+                low, high = gap_interval(over.tolist(), under.tolist(), drift.LEVEL)
+                lines[-1] |= {"low": low, "high": high}
+        return lines
 
     def _drift(self, found: Observed, notes: list[str]) -> dict[str, object] | None:
         if self._calibration is None:
@@ -153,8 +216,12 @@ class Monitor:
         if not self.decider.swept:
             notes.append("no thresholds are proposed for a family of models, which has none")
             return None
-        if self._needs_labels:
-            notes.append("thresholds can't be proposed without labels")
+        problem = self.decider.frontier.problem
+        if self._needs_labels or not problem.uses_path:
+            notes.append(
+                "thresholds are proposed only for demographic parity with accuracy as objective, "
+                "and without a budget"
+            )
             return None
         if found.rows.min() < FEWEST:
             notes.append(f"thresholds are proposed once every group has {FEWEST} rows")
@@ -170,7 +237,8 @@ class Monitor:
             notes.append(f"the observed rows can't certify thresholds at the confidence{more}")
             return None
         proposal = point_data(point, is_family=False)
-        del proposal["setting"]  # it belongs to another frontier than the model's
+        for name in ("setting", "objective", "value"):  # they belong to the model's frontier
+            del proposal[name]
         return {**proposal, "confidence": confidence}
 
     def gauges(self, version: int) -> Iterator[GaugeMetricFamily]:

@@ -1,7 +1,8 @@
-"""Counts of the unlabeled rows that a server observed, in a SQLite file that its processes share.
+"""Counts of the rows that a server observed, in a SQLite file that its processes share.
 
 Stored by group: the number of rows, the number since the dial last changed and how many of those
-were selected, and counts of scores in bins. The bins bound the size of the file.
+were selected, both also by label for rows that have one, and counts of scores in bins. The bins
+bound the size of the file.
 """
 
 from __future__ import annotations
@@ -43,6 +44,13 @@ SCHEMA = (
         PRIMARY KEY (place, bin)
     ) WITHOUT ROWID""",
 )
+LABELED = """CREATE TABLE IF NOT EXISTS labeled (
+        place INTEGER NOT NULL,
+        label INTEGER NOT NULL,
+        current INTEGER NOT NULL,
+        selected INTEGER NOT NULL,
+        PRIMARY KEY (place, label)
+    ) WITHOUT ROWID"""  # files of version 0.2 don't have it
 READ = """SELECT since, version, rows, current, selected, look, distance, bound, drift
     FROM about, groups ORDER BY place"""
 
@@ -63,6 +71,9 @@ class Observed:
         All rows.
     current, selected : (K,) int64
         Rows since the dial last changed, and those of them that were selected.
+    labeled, labeled_selected : (2, K) int64
+        Rows with a label since the dial last changed, by label and group, and those of them that
+        were selected.
     looks : list of Look or None
         The last test of each group's scores for drift.
     drift : (K,) bool
@@ -73,6 +84,8 @@ class Observed:
     rows: Counts
     current: Counts
     selected: Counts
+    labeled: Counts
+    labeled_selected: Counts
     looks: list[Look | None]
     drift: Mask
 
@@ -98,6 +111,7 @@ class Observations:
             self._file = connect(self.path, "rw", synchronous="NORMAL")
             with transaction(self._file):
                 create_tables(self._file, APPLICATION, SCHEMA)
+                self._file.execute(LABELED)
                 if self._file.execute("SELECT model FROM about").fetchall() != [(model,)]:
                     self._clear()
             self._file.execute("PRAGMA journal_mode = WAL")
@@ -107,7 +121,7 @@ class Observations:
             ) from error
 
     def _clear(self) -> None:
-        for table in ("about", "groups", "bins"):
+        for table in ("about", "groups", "bins", "labeled"):
             self._file.execute(f"DELETE FROM {table}")
         now = datetime.now(UTC).isoformat(timespec="seconds")
         self._file.execute("INSERT INTO about VALUES (?, ?, NULL)", (self.model, now))
@@ -126,6 +140,7 @@ class Observations:
         version: int,
         bins: Counts | None,
         look: Callable[[int, Counts], Look] | None,
+        labeled: tuple[Counts, Counts] | None = None,
     ) -> None:
         """Add rows to the counts.
 
@@ -139,9 +154,13 @@ class Observations:
             Rows by bin of their score.
         look : callable, optional
             ``look(group, bins)`` tests a group for drift; called when a test is due.
+        labeled : ((2, K) int64, (2, K) int64), optional
+            Rows with a label by label and group, and how many of them are selected.
         """
         with self._lock, _own_errors(), transaction(self._file):
             is_current = self._move_to(version)
+            if labeled is not None and is_current:
+                self._add_labeled(*labeled)
             for place in np.flatnonzero(rows).tolist():
                 n, chosen = int(rows[place]), int(selected[place])
                 self._file.execute(
@@ -159,6 +178,16 @@ class Observations:
                 if look is not None:
                     self._look(place, look)
 
+    def _add_labeled(self, rows: Counts, selected: Counts) -> None:
+        self._file.executemany(
+            "INSERT INTO labeled VALUES (?, ?, ?, ?) ON CONFLICT (place, label) DO UPDATE SET "
+            "current = current + excluded.current, selected = selected + excluded.selected",
+            [
+                (place, label, int(rows[label, place]), int(selected[label, place]))
+                for label, place in zip(*(i.tolist() for i in np.nonzero(rows)), strict=True)
+            ],
+        )
+
     def _move_to(self, version: int) -> bool:
         """Drop the rates of earlier versions; return False if a later version is being counted."""
         model, current = self._file.execute("SELECT model, version FROM about").fetchone()
@@ -167,6 +196,7 @@ class Observations:
         if current is None or current < version:
             self._file.execute("UPDATE about SET version = ?", (version,))
             self._file.execute("UPDATE groups SET current = 0, selected = 0")
+            self._file.execute("DELETE FROM labeled")
         return current is None or current <= version
 
     def _look(self, place: int, look: Callable[[int, Counts], Look]) -> None:
@@ -198,6 +228,12 @@ class Observations:
         """Return the counts, with the rates at a version of the dial."""
         with self._lock, _own_errors():
             lines = self._file.execute(READ).fetchall()
+            cells = self._file.execute("SELECT place, label, current, selected FROM labeled")
+            known = cells.fetchall()
+        labeled = np.zeros((2, 2, self.n_groups), np.int64)
+        if lines[0][1] == version:
+            for place, label, n, chosen in known:
+                labeled[:, label, place] = n, chosen
         counts = np.array([line[2:5] for line in lines], np.int64)
         if lines[0][1] != version:
             counts[:, 1:] = 0
@@ -206,6 +242,8 @@ class Observations:
             rows=counts[:, 0],
             current=counts[:, 1],
             selected=counts[:, 2],
+            labeled=labeled[0],
+            labeled_selected=labeled[1],
             looks=[None if line[5] < 0 else Look(*line[5:8]) for line in lines],
             drift=np.array([line[8] for line in lines], np.bool_),
         )

@@ -63,13 +63,15 @@ def dial_body() -> Schema:
 
 def observe_body(decider: Decider) -> Schema:
     """Return the body of an observation request: scores with groups, or rows."""
-    rows = _object({"rows": _array(_row(decider), MOST_ROWS)}, ["rows"])
+    label: Schema = {"enum": [*decider.labels, None]}
+    rows = _object({"rows": _array(_row(decider, label=label), MOST_ROWS)}, ["rows"])
     if not decider.swept:
         return _body(rows)
     scores = _array({"type": "number", "minimum": -1e308, "maximum": 1e308}, MOST_SCORES)
     groups = _array(_group(decider), MOST_SCORES)
     required = ["scores"] + (["groups"] if len(decider.groups) > 1 else [])
-    return _body({"oneOf": [_object({"scores": scores, "groups": groups}, required), rows]})
+    given = {"scores": scores, "groups": groups, "labels": _array(label, MOST_SCORES)}
+    return _body({"oneOf": [_object(given, required), rows]})
 
 
 def _row(decider: Decider, **properties: Schema) -> Schema:

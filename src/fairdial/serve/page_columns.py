@@ -47,6 +47,21 @@ def pack_ints(values: ArrayLike) -> str:
     return _base64(_varints(changes.T.reshape(-1)).tobytes())
 
 
+def pack_counts(values: Counts) -> str | dict[str, str]:
+    """Return counts, (n, columns), as :func:`pack_ints`; sums of weights as doubles.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fairdial.serve.page_columns import pack_counts
+    >>> pack_counts(np.array([[0.5]]))
+    {'floats': 'AAAAAAAA4D8='}
+    """
+    if values.dtype.kind == "f":
+        return {"floats": pack_floats(values.T.reshape(-1))}
+    return pack_ints(values)
+
+
 def _varints(values: NDArray[np.int64]) -> NDArray[np.uint8]:
     """Return integers of either sign, each in as few bytes as it needs."""
     zigzag = ((values << 1) ^ (values >> 63)).view(np.uint64)
@@ -115,6 +130,5 @@ def _edges(centers: Sequence[Floats], rows: Sequence[Counts]) -> Floats:
 def _count(edges: Floats, values: Floats, counts: Counts) -> Counts:
     """Return the number of rows in each bin, (L, bins)."""
     place = np.clip(np.searchsorted(edges, values, side="left") - 1, 0, len(edges) - 2)
-    return np.stack(
-        [np.bincount(place, line, minlength=len(edges) - 1).astype(np.int64) for line in counts]
-    )
+    sums = [np.bincount(place, line, minlength=len(edges) - 1) for line in counts]
+    return np.stack(sums).astype(counts.dtype)

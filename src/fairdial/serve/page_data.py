@@ -21,15 +21,21 @@ from sklearn.utils.validation import check_is_fitted
 from fairdial._arrays import Counts, Floats, Indices
 from fairdial._validation import check_fraction, check_one_tolerance
 from fairdial._version import __version__
+from fairdial.core.decide import by_label
 from fairdial.core.frontier import Frontier
-from fairdial.core.operating_points import OperatingPoints
+from fairdial.core.nested import NestedPoints
+from fairdial.core.operating_points import PointTable
+from fairdial.core.point import Points
+from fairdial.core.rising import rising_frontier
+from fairdial.core.searched import SearchedPoints
 from fairdial.core.serialization import json_name
 from fairdial.core.threshold_path import ThresholdPath
 from fairdial.errors import CannotCertifyError, InvalidInputError
 from fairdial.estimators.base import DialClassifier
-from fairdial.serve.page_columns import histogram, pack_floats, pack_ints
+from fairdial.serve.page_columns import histogram, pack_counts, pack_floats, pack_ints
+from fairdial.serve.page_criterion import LabelNames, describe_criterion, describe_objective
 
-FORMAT, VERSION = "fairdial.page", 1
+FORMAT, VERSION = "fairdial.page", 2
 
 MOST_POINTS = 100_000  # on a page
 MOST_NUMBERS = 2_000_000  # counts and thresholds: about 3 MB
@@ -37,17 +43,12 @@ GRIDS = (5, 4, 3)  # decimals of the tolerances whose points are kept if there a
 SLIDER = (3, 4)  # decimals of the slider's stops: usual, and for a small gap
 SMALL_GAP = 0.02
 CERTIFIED_STOPS = 50  # at most, since each takes a while
+SEARCHED_STOPS = 200  # at most, where each is a search
+SLOW_STOPS = 50  # the same for rates that don't rise with the selected rows
 STEPS = tuple(step * 10**power for power in range(4) for step in (1, 2, 5))  # between them
 MOST_PEOPLE = 10**10  # more people than there can be
 THRESHOLD_DECIMALS = 3
 ENDLESS = 2**31 - 1  # stands for a threshold that selects nobody or everybody
-
-TITLES = {"demographic_parity": "Equal selection", "predictive_equality": "Equal false alarms"}
-MEANINGS: dict[int | None, str] = {  # by the label of eligible rows
-    None: "Every group should be selected equally often.",
-    1: "Of those whose label is {positive}, every group should be selected equally often.",
-    0: "Of those whose label is {negative}, every group should be selected equally often.",
-}
 
 
 class Slider(TypedDict):
@@ -56,13 +57,6 @@ class Slider(TypedDict):
     digits: int
     stops: int
     step: int
-
-
-class LabelNames(TypedDict):
-    """What the page calls the labels."""
-
-    negative: str
-    positive: str
 
 
 def page_data(
@@ -94,12 +88,14 @@ def page_data(
     Returns
     -------
     dict
-        ``format``, ``version``, ``name``, ``software``; ``criterion`` (``name``, ``counted``: the
-        label of eligible rows, ``title``, ``meaning``); ``groups`` (``name``, ``people``);
-        ``labels``; ``rows`` by label and group; ``measured``: whether it is a family of models;
-        ``states``: the operating points; ``slider`` (``digits``, ``stops``); ``certified``;
-        ``histogram``; ``deployed`` (``tolerance``, ``confidence``, ``selected``) or None. Columns
-        are packed by :mod:`fairdial.serve.page_columns`.
+        ``format``, ``version``, ``name``, ``software``; ``criterion`` (``name``, ``simple``,
+        ``counted``: the label of eligible rows, ``title``, ``meaning``, ``demands``);
+        ``objective``, ``budget``, ``nested`` and ``loss``, ``lottery``; ``groups`` (``name``,
+        ``people``); ``labels``; ``strata``: their number; ``rows`` by stratum, label and group;
+        ``measured``: whether it is a family of models; ``states``: the operating points;
+        ``rising``: the answers where nobody loses; ``slider`` (``digits``, ``stops``);
+        ``certified``; ``histogram``; ``deployed`` (``tolerance``, ``confidence``, ``selected``,
+        ``gap``) or None. Columns are packed by :mod:`fairdial.serve.page_columns`.
 
     Examples
     --------
@@ -112,31 +108,42 @@ def page_data(
     >>> document["criterion"]["meaning"]
     'Every group should be selected equally often.'
     """
+    frontier: Frontier
     if isinstance(model, Frontier):
         frontier, in_use, known = model, tolerance, labels
     else:
         check_is_fitted(model, "frontier_")
         frontier = model.frontier_
-        in_use = model.tolerance if tolerance is None else tolerance
+        in_use = model.default_tolerance if tolerance is None else tolerance
         known = _class_names(model) if labels is None else labels
     level = check_fraction(confidence, "confidence")
+    if in_use is not None:
+        in_use = check_one_tolerance(in_use)
     slider = _slider(frontier)
     label_names = _label_names(known)
+    budget = frontier.problem.budget
     return {
         "format": FORMAT,
         "version": VERSION,
         "name": _text(name, "name"),
         "software": f"fairdial {__version__}",
-        "criterion": _criterion(frontier, label_names),
+        "criterion": describe_criterion(frontier, label_names),
+        "objective": describe_objective(frontier),
+        "budget": None if budget is None else {"share": budget.share, "exact": budget.exact},
+        "nested": frontier.nested or frontier.is_family,
+        "loss": frontier.nested_loss,
+        "lottery": frontier.problem.randomize is not None,
         "groups": _groups(frontier, people or {}),
         "labels": label_names,
-        "rows": frontier.counts.tolist(),
+        "strata": frontier.criterion.n_strata,
+        "rows": frontier.cells.tolist(),
         "measured": frontier.is_family,
-        "states": _points(frontier),
+        "states": _points(frontier, _grid(frontier, slider, in_use)),
+        "rising": _rising(frontier, slider, in_use),
         "slider": slider,
         "certified": _certified(frontier, level, slider),
-        "histogram": _histogram(frontier.points),
-        "deployed": None if in_use is None else _deployed(frontier, check_one_tolerance(in_use)),
+        "histogram": _histogram(frontier),
+        "deployed": None if in_use is None else _deployed(frontier, in_use),
     }
 
 
@@ -163,18 +170,6 @@ def _label_names(labels: tuple[str, str] | None) -> LabelNames | None:
         allowed = "be the names of the negative and the positive label"
         raise InvalidInputError("labels", allowed, given=repr(labels))
     return {"negative": _text(labels[0], "labels"), "positive": _text(labels[1], "labels")}
-
-
-def _criterion(frontier: Frontier, labels: LabelNames | None) -> dict[str, object]:
-    name, eligible = frontier.criterion.name, frontier.criterion.rate.eligible
-    names = labels or {"negative": "negative", "positive": "positive"}
-    shown = {key: f"“{value}”" if labels else value for key, value in names.items()}
-    return {
-        "name": name,
-        "counted": eligible,
-        "title": TITLES.get(name, name.replace("_", " ").capitalize()),
-        "meaning": MEANINGS[eligible].format(**shown),
-    }
 
 
 def match_people(
@@ -218,7 +213,7 @@ def _kept(frontier: Frontier) -> tuple[Indices, int | None]:
     points = frontier.points
     if frontier.is_family:
         return np.arange(len(points)), None
-    most = min(MOST_POINTS, MOST_NUMBERS // (frontier.counts.size + len(frontier.groups)))
+    most = min(MOST_POINTS, MOST_NUMBERS // (frontier.cells.size + len(frontier.groups)))
     kept, decimals = np.flatnonzero(points.reachable), None
     for digits in GRIDS:
         if len(kept) <= most:
@@ -228,27 +223,80 @@ def _kept(frontier: Frontier) -> tuple[Indices, int | None]:
     return kept, decimals
 
 
-def _points(frontier: Frontier) -> dict[str, object]:
-    kept, decimals = _kept(frontier)
-    thresholds, selected = frontier.points.read(kept)
-    if not np.array_equal(
-        frontier.criterion.gap_of(selected, frontier.counts), frontier.gap[kept]
-    ):  # the page computes gaps from counts
+def _grid(frontier: Frontier, slider: Slider, in_use: float | None) -> Floats:
+    """Return the tolerances that are searched for, descending: 1, stops, and the one in use."""
+    slow = any(not demand.rate.direction for demand in frontier.criterion.demands)
+    most = SLOW_STOPS if slow else SEARCHED_STOPS
+    step = next(step for step in STEPS if slider["stops"] <= step * most)
+    stops = np.arange(0, slider["stops"] + 1, step) / 10 ** slider["digits"]
+    more = [1.0] if in_use is None else [1.0, in_use]
+    return np.unique(np.append(stops, more))[::-1]
+
+
+def _points(frontier: Frontier, grid: Floats) -> dict[str, object]:
+    """Return points that are walked along, then answers to the tolerances of the grid.
+
+    The page goes to the first point within a tolerance. Where there is none, and where every
+    tolerance is a search of its own, it takes the answer to the next lower tolerance of the grid.
+    """
+    points, is_family = frontier.points, frontier.is_family
+    searched = isinstance(points, SearchedPoints)
+    kept, decimals = (np.arange(0), None) if searched else _kept(frontier)
+    if isinstance(points, ThresholdPath):
+        grid = grid[grid < points.gap[kept].min()]
+    elif not searched:
+        grid = grid[:0]
+    thresholds, selected = points.read(kept)
+    gap = points.gap[kept]
+    if not isinstance(points, NestedPoints) and not np.array_equal(
+        frontier.criterion.gap_of(selected, frontier.cells), gap
+    ):
         raise InvalidInputError(
             "model",
             "have a frontier whose gaps follow from its counts",
             given="one that was changed",
             hint="Calibrate it again.",
         )
-    is_family = frontier.is_family
+    if len(grid):
+        table, _ = points.choose(grid)
+        found, chosen = table.read(np.arange(len(table)))
+        thresholds = np.concatenate([thresholds, found])
+        selected = np.concatenate([selected, chosen])
+        gap = np.concatenate([gap, table.gap])
     return {
-        "count": len(kept),
-        "of": len(kept) if is_family else int(frontier.points.reachable.sum()),
+        "count": len(gap),
+        "of": len(kept) if is_family else int(points.reachable.sum()),
         "decimals": decimals,
-        "selected": pack_ints(selected.reshape(len(kept), -1)),
+        "selected": pack_counts(selected.reshape(len(gap), -1)),
+        "gaps": pack_floats(gap) if len(grid) or not frontier.criterion.is_simple else None,
+        "answers": pack_floats(grid),
         "thresholds": None if is_family else pack_ints(_rounded(thresholds)),
         "settings": pack_floats(frontier.setting[kept]) if is_family else None,
-        "declared": pack_ints(frontier.points.certifiable) if is_family else None,
+        "declared": pack_ints(points.certifiable) if is_family else None,
+    }
+
+
+def _rising(frontier: Frontier, slider: Slider, in_use: float | None) -> dict[str, object] | None:
+    """Return the answers where no row loses a positive decision; None if there are none."""
+    if frontier.problem.rising or not slider["stops"]:
+        return None
+    rising = rising_frontier(frontier)
+    if rising is None:
+        return None
+    grid, tables = _grid(frontier, slider, in_use), list[PointTable]()
+    for tolerance in grid.tolist():
+        if (
+            not tables or tables[-1].gap[0] > tolerance
+        ):  # else the last answer is also the best here
+            tables.append(rising.points.choose(np.array([tolerance]))[0])
+            if tables[-1].gap[0] > tolerance:
+                break  # the smallest gap
+    first = np.array([0])
+    selected = np.concatenate([table.read(first)[1] for table in tables])
+    return {
+        "count": len(tables),
+        "gaps": pack_floats([table.gap[0] for table in tables]),
+        "selected": pack_counts(selected.reshape(len(tables), -1)),
     }
 
 
@@ -269,9 +317,10 @@ def _slider(frontier: Frontier) -> Slider:
 
 
 def _deployed(frontier: Frontier, tolerance: float) -> dict[str, object]:
-    index = frontier.points.find(np.array([tolerance]))[0]
-    selected = frontier.points.read(index)[1][0]
-    return {"tolerance": tolerance, "confidence": None, "selected": selected.tolist()}
+    table, _ = frontier.points.choose(np.array([tolerance]))
+    selected = by_label(table.read(np.array([0]))[1][0], len(frontier.counts))
+    found = {"tolerance": tolerance, "confidence": None, "selected": selected.tolist()}
+    return found | {"gap": float(table.gap[0])}
 
 
 # ---- new rows ----------------------------------------------------------------------------------
@@ -281,10 +330,10 @@ class _Stop(NamedTuple):
     """A stop of the slider, and what can be certified there."""
 
     number: int
-    place: int  # of the certified point; -1 if there is none
-    bound: float
-    needed: int  # rows that would certify it; 0 if no number would
-    smallest: float | None  # certifiable tolerance, if this one isn't
+    points: Points | None  # the certified point
+    bound: float = np.nan
+    needed: int = 0  # rows that would certify it; 0 if no number would
+    smallest: float | None = None  # certifiable tolerance, if this one isn't
 
 
 def _certified(frontier: Frontier, level: float, slider: Slider) -> dict[str, object]:
@@ -295,8 +344,12 @@ def _certified(frontier: Frontier, level: float, slider: Slider) -> dict[str, ob
     try:
         margin = frontier.margin(level)
     except CannotCertifyError:
-        reason = "seen" if frontier.certificate == "none" else "searched"
+        reasons = {"none": "seen", "weighted": "weighted"}
+        other = "searched" if frontier.is_family else "demand"
+        reason = reasons.get(frontier.certificate, other)
         return {"level": level, "kind": "none", "reason": reason}
+    if frontier.problem.randomize is not None:
+        return {"level": level, "kind": "none", "reason": "lottery"}
     kind = "simultaneous"
     if frontier.needs_declared_tolerance:
         kind = "declared"
@@ -308,10 +361,17 @@ def _certified(frontier: Frontier, level: float, slider: Slider) -> dict[str, ob
         smallest = stops[-1].smallest if smallest is None else smallest
     least = None if smallest is None else _stop_from(smallest, slider)
     if least is not None and least not in [stop.number for stop in stops]:
-        stops = sorted([*stops, _certify(frontier, level, least, slider)])
-    numbers, places, bounds, needed, _ = zip(*stops, strict=True)
-    able = np.array(places) >= 0
-    thresholds, selected = frontier.points.read(np.where(able, places, 0))
+        stops.append(_certify(frontier, level, least, slider))
+        stops.sort(key=lambda stop: stop.number)
+    numbers, found, bounds, needed, _ = zip(*stops, strict=True)
+    able = np.array([points is not None for points in found])
+    n_groups, size = len(frontier.groups), frontier.cells.size
+    selected = np.zeros((len(stops), size), frontier.cells.dtype)
+    thresholds, settings = np.zeros((len(stops), n_groups)), np.zeros(len(stops))
+    for i, points in enumerate(found):
+        if points is not None:
+            selected[i] = points.selected_cells[0].reshape(-1)
+            thresholds[i], settings[i] = points.thresholds[0], points.setting[0]
     first = int(np.argmax(able))
     return {
         "level": level,
@@ -323,9 +383,9 @@ def _certified(frontier: Frontier, level: float, slider: Slider) -> dict[str, ob
         "able": pack_ints(able),
         "bounds": pack_floats(np.array(bounds)),
         "needed": pack_ints(needed),
-        "selected": pack_ints(selected.reshape(len(numbers), -1)),
+        "selected": pack_counts(selected),
         "thresholds": None if frontier.is_family else pack_ints(_rounded(thresholds)),
-        "settings": pack_floats(frontier.setting[list(places)]) if frontier.is_family else None,
+        "settings": pack_floats(settings) if frontier.is_family else None,
     }
 
 
@@ -335,9 +395,9 @@ def _certify(frontier: Frontier, level: float, number: int, slider: Slider) -> _
     except CannotCertifyError as error:
         rows = error.rows_needed or 0
         needed = rows if rows <= MOST_PEOPLE else 0
-        return _Stop(number, -1, np.nan, needed, error.smallest_tolerance)
+        return _Stop(number, None, np.nan, needed, error.smallest_tolerance)
     assert points.certified_gap is not None
-    return _Stop(number, int(points.indices[0]), float(points.certified_gap[0]), 0, None)
+    return _Stop(number, points, float(points.certified_gap[0]))
 
 
 def _stop_from(tolerance: float, slider: Slider) -> int | None:
@@ -350,10 +410,14 @@ def _stop_from(tolerance: float, slider: Slider) -> int | None:
 # ---- scores ------------------------------------------------------------------------------------
 
 
-def _histogram(points: OperatingPoints) -> dict[str, object] | None:
+def _histogram(frontier: Frontier) -> dict[str, object] | None:
     """Return rows by group, label and bin of their score; None if scores are not kept."""
-    if not isinstance(points, ThresholdPath):
+    points = frontier.points
+    if isinstance(points, NestedPoints):
+        points = points.source
+    if not isinstance(points, (ThresholdPath, SearchedPoints)):
         return None
-    edges, counts = histogram(points.group_scores)
+    edges, kinds = histogram(points.group_scores)
+    counts = np.stack([by_label(group, len(frontier.counts)) for group in kinds])
     bins = len(edges) - 1
-    return {"edges": pack_floats(edges), "bins": bins, "counts": pack_ints(counts.ravel())}
+    return {"edges": pack_floats(edges), "bins": bins, "counts": pack_counts(counts.reshape(-1, 1))}

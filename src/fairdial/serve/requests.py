@@ -76,13 +76,18 @@ class ObservedRow(Request):
 
     features: JsonValue
     group: JsonValue = None
+    label: JsonValue = None
 
 
 class ObserveRequest(Request):
-    """Unlabeled rows: either their scores and groups, or the rows themselves."""
+    """Rows that were decided on: either their scores and groups, or the rows themselves.
+
+    Labels are optional; rates that depend on them are computed over the rows that have one.
+    """
 
     scores: Annotated[list[Number], Field(min_length=1, max_length=MOST_SCORES)] | None = None
     groups: Annotated[list[JsonValue], Field(max_length=MOST_SCORES)] | None = None
+    labels: Annotated[list[JsonValue], Field(max_length=MOST_SCORES)] | None = None
     rows: Annotated[list[ObservedRow], Field(min_length=1, max_length=MOST_ROWS)] | None = None
 
 
@@ -98,6 +103,8 @@ FIELDS = {  # what each field must be
     "by": f"text of 1 to {LONGEST_NAME} characters, or left out",
     "scores": f"a list of 1 to {MOST_SCORES:,} numbers",
     "groups": f"a list of at most {MOST_SCORES:,} group names",
+    "label": "one of the model's labels, or null",
+    "labels": f"a list of at most {MOST_SCORES:,} labels",
 }
 ITEMS = {  # what each item of a list must be
     "rows": "an object with `features` and `group`",

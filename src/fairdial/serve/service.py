@@ -24,6 +24,7 @@ from prometheus_client.core import GaugeMetricFamily
 
 from fairdial._arrays import Codes, Floats, Indices, Mask
 from fairdial.core.decide import select
+from fairdial.core.frontier import MAX_ROW_TOLERANCES
 from fairdial.core.point import Point
 from fairdial.errors import CannotCertifyError
 from fairdial.serve.answers import number_json, point_data
@@ -134,6 +135,8 @@ class Service:
         """Return the dial with its figures, now or just after an entry was written."""
         dial = self.current_dial() if written is None else self._dial_after(written)
         entry, (point, _) = dial.entry, self._point(dial)
+        frontier = self.decider.frontier
+        budget = frontier.problem.budget
         return {
             **point_data(point, is_family=not self.decider.swept),
             "confidence": dial.confidence,
@@ -143,6 +146,9 @@ class Service:
             "who": SERVER if entry is None else entry.who,
             "time": None if entry is None else entry.time,
             "groups": list(self.decider.groups),
+            "criterion": frontier.criterion.name,
+            "budget": None if budget is None else {"share": budget.share, "exact": budget.exact},
+            "nested": frontier.nested or frontier.is_family,
             "selected": point.selected.tolist(),
             "least_confidence": self.least_confidence,
             "model": self.model,
@@ -255,6 +261,12 @@ class Service:
             return text, [own], np.zeros(len(tolerances), np.intp)
         distinct, places = np.unique(np.array(tolerances, np.float64), return_inverse=True)
         others = distinct[distinct != dial.tolerance]
+        if len(others) > MAX_ROW_TOLERANCES and self.decider.searches:
+            raise RefusedError(
+                422,
+                f"`tolerance` must have at most {MAX_ROW_TOLERANCES} distinct values in one "
+                "request: this model searches for each.",
+            )
         found = _certified(lambda: self.decider.points.many(others, dial.confidence))
         points = list(found)
         if len(others) < len(distinct):

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 from fairdial.errors import (
     CannotCertifyError,
     FairdialWarning,
-    InfeasibleToleranceWarning,
     InvalidInputError,
     MissingExtraError,
     warn,
@@ -74,6 +73,7 @@ def prepare(
     from fairdial.io.folder import read_folder
     from fairdial.io.frontiers import FRONTIER, frontier_from_arrays
     from fairdial.io.values import unpack
+    from fairdial.serve.deciding import refuse_lottery
     from fairdial.serve.page_data import match_people
 
     find_tokens(token_env, os.environ, needed=not read_only)
@@ -85,8 +85,10 @@ def prepare(
     if data is None:
         raise InvalidInputError("model", "be calibrated", given="one that isn't")
     frontier = frontier_from_arrays(data, stored.files[FRONTIER], FRONTIER)
+    refuse_lottery(frontier)
     match_people(frontier.groups, people or {})
-    default = unpack(stored.manifest["parameters"]["tolerance"])
+    declared = frontier.criterion.declared  # as in DialClassifier.default_tolerance
+    default = unpack(stored.manifest["parameters"]["tolerance"]) or declared or 0.0
     start = check_one_tolerance(default if tolerance is None else tolerance)
     path: Path | None = Path(audit or f"{folder}{AUDIT_SUFFIX}").absolute()
     if read_only and audit is None and path is not None and not path.is_file():
@@ -289,7 +291,7 @@ def _find_point(
     """Return the point at a tolerance; raise if it can't be certified, with ways out."""
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", InfeasibleToleranceWarning)
+            warnings.simplefilter("ignore", FairdialWarning)
             return frontier.at(tolerance, confidence=confidence)
     except CannotCertifyError as error:
         other = "another `audit` and another `tolerance`" if moved else "another `tolerance`"

@@ -19,7 +19,7 @@ from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 
-from fairdial import EPO, GFB, YOTO, FairBayes, Network, TableEncoder, load
+from fairdial import EPO, GFB, YOTO, Costs, FairBayes, Network, TableEncoder, load
 from fairdial.serve.startup import make_app, prepare
 
 TOKEN = "a-token-of-enough-letters"
@@ -189,6 +189,35 @@ def make_array_case() -> tuple[Any, Any, Any, Any, Any]:
     return model, X[["age", "income", "member"]].to_numpy(float), y, None, None
 
 
+def make_odds_case() -> tuple[Any, Any, Any, Any, Any]:
+    X, y, groups = draw(8)
+    steps = make_pipeline(TableEncoder(), LogisticRegression(max_iter=500))
+    more = {"calibration": 0.5, "random_state": 0}
+    model = FairBayes(steps, criterion="equalized_odds", tolerance=0.1, **more)
+    return model, X, y, NAMES[np.minimum(groups, 1)], None
+
+
+def make_combined_case() -> tuple[Any, Any, Any, Any, Any]:
+    X, y, groups = draw(9)
+    steps = make_pipeline(TableEncoder(), LogisticRegression(max_iter=500))
+    demands = {"demographic_parity": 0.2, "equal_opportunity": 0.1}
+    model = FairBayes(
+        steps,
+        criterion=demands,
+        objective=Costs(1, 3),
+        budget=0.6,
+        nested=True,
+        calibration=0.5,
+        random_state=0,
+    )
+    return model, X, y, NAMES[np.minimum(groups, 1)], None
+
+
+def make_lottery_case() -> tuple[Any, Any, Any, Any, Any]:
+    model, *rest = make_odds_case()
+    return model.set_params(randomize="hash"), *rest
+
+
 MAKERS: dict[str, Callable[[], tuple[Any, Any, Any, Any, Any]]] = {
     "pipeline": make_pipeline_case,
     "per group": make_per_group_case,
@@ -198,6 +227,9 @@ MAKERS: dict[str, Callable[[], tuple[Any, Any, Any, Any, Any]]] = {
     "family": make_family_case,
     "table": make_table_case,
     "array": make_array_case,
+    "equalized odds": make_odds_case,
+    "combined": make_combined_case,
+    "lottery": make_lottery_case,
 }
 
 

@@ -208,13 +208,14 @@ def test_a_tolerance_that_cant_be_certified_at_the_servers_confidence_is_refused
     assert data["least_confidence"] == 0.9
 
 
-def test_an_infeasible_tolerance_is_set_and_reported(ask, token):
+def test_an_infeasible_tolerance_is_set_and_reported(cases, client, token):
+    ask = client(cases("combined"))
     data = ask.put("/v1/dial", json={"tolerance": 0.0, "reason": "x"}, headers=token).json()
     assert data["feasible"] is False
     assert data["gap"] > 0
     entry = ask.get("/v1/audit").json()["entries"][0]
     assert (entry["gap"], entry["feasible"]) == (data["gap"], False)
-    ask.put("/v1/dial", json={"tolerance": 0.2, "reason": "x"}, headers=token)
+    ask.put("/v1/dial", json={"tolerance": 1.0, "reason": "x"}, headers=token)
     assert ask.get("/v1/audit").json()["entries"][0]["feasible"] is True
 
 

@@ -312,7 +312,7 @@ def test_only_counts_are_kept_and_no_more_than_there_are_bins(ask, tmp_path):
         ask.post("/v1/observe", json=body)
     file = sqlite3.connect(tmp_path / "audit.sqlite.observed")
     names = [name for (name,) in file.execute("SELECT name FROM sqlite_master WHERE type='table'")]
-    assert sorted(names) == ["about", "bins", "groups"]
+    assert sorted(names) == ["about", "bins", "groups", "labeled"]
     (bins,) = file.execute("SELECT count(*) FROM bins").fetchone()
     (rows,) = file.execute("SELECT sum(rows) FROM bins").fetchone()
     file.close()

@@ -18,6 +18,8 @@
     scores: null,
     settings: null,
     groups: null,
+    demands: null,
+    rising: null,
     flips: null,
     timer: 0,
     frame: 0,
@@ -88,6 +90,12 @@
     if (view.scores) charts.showThresholds(view.scores, point);
     if (view.settings) view.settings(point);
     view.groups(point);
+    const rising = core.risingAt(dial, point.tolerance);
+    if (view.demands) view.demands(point, rising);
+    if (view.rising) {
+      setText(byId("rising-text"), phrases.leveling(dial, point, rising));
+      view.rising(point, rising);
+    }
     showFlips(point);
     if (isUsed(point)) showSame();
     else showApply(point, text);
@@ -99,7 +107,8 @@
 
   function showFlips(point) {
     const { dial } = view;
-    const before = core.baseline(dial, core.selectedIn(dial, deployed()), point.selected);
+    const used = core.pointIn(dial, deployed());
+    const before = core.baseline(dial, used && used.selected, point.selected);
     const flips = core.flips(dial, before.selected, point.selected);
     setText(byId("flips-title"), phrases.changesTitle(dial, before.used));
     setText(byId("flips-text"), phrases.changes(dial, flips, before, deployed()));
@@ -110,12 +119,12 @@
     const { dial } = view;
     if (!view.frontier) return;
     const used = deployed();
-    const selected = core.selectedIn(dial, used);
-    charts.showUsed(view.frontier, used, selected);
+    const point = core.pointIn(dial, used);
+    charts.showUsed(view.frontier, used, point);
     const mark = byId("in-use");
     mark.hidden = used === null;
     if (used) mark.style.setProperty("--share", Math.min(used.tolerance / core.stop(dial, dial.slider.stops), 1));
-    tables.key(byId("frontier-key"), charts.frontierKey(dial, selected !== null, view.confident));
+    tables.key(byId("frontier-key"), charts.frontierKey(dial, point !== null, view.confident));
   }
 
   // Whether the server already uses this limit.
@@ -272,7 +281,7 @@
     document.title = page.name;
     byId("name").textContent = page.name;
     byId("title").textContent = `Fairness dial · ${page.criterion.title}`;
-    byId("meaning").textContent = page.criterion.meaning;
+    byId("meaning").textContent = [page.criterion.meaning, phrases.aims(dial)].filter(Boolean).join(" ");
     byId("about").textContent = `Measured on ${phrases.people(dial.total)}${dial.nGroups > 1 ? ` in ${dial.nGroups} groups` : ""}.`;
     byId("software").textContent = `Made with ${page.software}.${view.served ? "" : " Works offline."} Contains counts of people, no individual records.`;
     [byId("start").textContent, byId("end").textContent] = phrases.ends(dial);
@@ -303,6 +312,15 @@
     }
     view.groups = tables.groups(dial, byId("groups"));
     view.flips = tables.flips(dial, byId("flips"));
+    if (!page.criterion.simple) {
+      byId("demands-section").hidden = false;
+      view.demands = tables.demands(dial, byId("demands"));
+    }
+    if (dial.rising !== null) {
+      byId("rising-section").hidden = false;
+      view.rising = tables.rising(dial, byId("rising"));
+    }
+    byId("movement").textContent = phrases.movement(dial);
     tables.curve(dial, byId("curve"));
     tables.help(dial, byId("help"));
     makeScores();

@@ -19,16 +19,20 @@
 
   // Columns for uPlot by increasing tolerance: accuracy, and accuracy of the certified points.
   function columns(dial) {
-    const order = Array.from(dial.reachable).reverse();
     const last = core.stop(dial, dial.slider.stops);
     const stops = dial.certified ? dial.certified.stops : [];
-    const x = Array.from(new Set([...order.map((i) => dial.gap[i]), ...stops, last])).sort((a, b) => a - b);
-    const smallest = dial.gap[order[0]];
-    const points = x.map((tolerance) => (tolerance < smallest ? null : dial.reachable[core.place(dial, tolerance)]));
+    const starts = dial.steps.map(([start]) => start).filter((start) => start <= last);
+    const x = Array.from(new Set([...starts, ...stops, last])).sort((a, b) => a - b);
+    const points = x.map((tolerance) => {
+      const i = dial.steps[core.place(dial, tolerance)][1];
+      return dial.gap[i] <= tolerance ? i : null;
+    });
     if (dial.accuracy === null) {
-      const rates = dial.eligible.map((all, a) => points.map((i) => {
+      const tables = new Map(points.map((i) => [i, i === null ? null : core.table(dial, core.pointAt(dial, i).selected)]));
+      const rates = dial.page.groups.map((_, a) => points.map((i) => {
         if (i === null) return null;
-        return dial.points.selected[a * dial.points.length + i] / all;
+        const [part, whole] = tables.get(i)[a].selected;
+        return part / whole;
       }));
       return [x, ...rates];
     }
@@ -160,7 +164,7 @@
   }
 
   function showPoint({ chart, parts, dial }, point, confident) {
-    const x = Math.min(core.axisValue(dial, point.tolerance, point.selected), chart.scales.x.max);
+    const x = Math.min(Math.max(point.tolerance, point.gap), chart.scales.x.max);
     move(parts.hair, chart, x, null);
     parts.marker.hidden = point.accuracy === null;
     if (!parts.marker.hidden) move(parts.marker, chart, x, point.accuracy);
@@ -189,11 +193,11 @@
     ];
   }
 
-  function showUsed({ chart, parts, dial }, deployed, selected) {
-    parts.used.hidden = selected === null || dial.accuracy === null;
+  function showUsed({ chart, parts, dial }, deployed, point) {
+    parts.used.hidden = point === null || dial.accuracy === null;
     if (parts.used.hidden) return;
-    const x = Math.min(core.axisValue(dial, deployed.tolerance, selected), chart.scales.x.max);
-    move(parts.used, chart, x, core.accuracyOf(dial, selected));
+    const x = Math.min(Math.max(deployed.tolerance, point.gap), chart.scales.x.max);
+    move(parts.used, chart, x, core.accuracyOf(dial, point.selected));
   }
 
   function resize({ chart }, parent) {
@@ -238,6 +242,8 @@
     const histogram = core.histogram(dial);
     if (histogram === null) return null;
     const { edges } = histogram;
+    const share = (score) => Math.min(Math.max((score - edges[0]) / (edges[edges.length - 1] - edges[0]), 0), 1);
+    const { thresholds } = core.unconstrained(dial);
     parent.classList.toggle("few", dial.nGroups <= FEW);
     const panels = dial.page.groups.map((group, a) => {
       const figure = document.createElement("figure");
@@ -255,8 +261,8 @@
       const tint = svg("rect", { class: "tint", x: 0, y: 0, width: 2 * WIDTH, height: HEIGHT }, drawing);
       svg("path", { class: "bar negative", d: bars(below, all, most) }, drawing);
       if (positive) svg("path", { class: "bar positive", d: bars(below.map(() => 0), below, most) }, drawing);
-      const zero = (-edges[0] / (edges[edges.length - 1] - edges[0])) * WIDTH;
-      svg("line", { class: "unmoved", x1: zero, x2: zero, y1: 0, y2: HEIGHT }, drawing);
+      const unmoved = share(thresholds[a]) * WIDTH;
+      svg("line", { class: "unmoved", x1: unmoved, x2: unmoved, y1: 0, y2: HEIGHT }, drawing);
       const limit = svg("line", { class: "limit", x1: 0, x2: 0, y1: 0, y2: HEIGHT }, drawing);
       figure.append(caption, drawing);
       parent.append(figure);

@@ -44,40 +44,52 @@
     return Float64Array.from(values);
   }
 
+  // Counts are whole numbers, or sums of weights.
+  function counts(packed, length) {
+    return typeof packed === "string" ? ints(packed, length) : floats(packed.floats);
+  }
+
   // ---- the document ----------------------------------------------------------------------------
 
-  // Points in columns: selected rows by label and group; thresholds or settings.
+  // Points in columns: selected rows by stratum, label and group; thresholds or settings.
   function readPoints(packed, length) {
     return {
       length,
-      selected: ints(packed.selected, length),
+      selected: counts(packed.selected, length),
       thresholds: packed.thresholds === null ? null : ints(packed.thresholds, length),
       settings: packed.settings === null ? null : floats(packed.settings),
     };
   }
 
   function open(page) {
-    if (page.format !== "fairdial.page" || page.version !== 1) {
-      throw new Error("The page needs a document of format fairdial.page, version 1.");
+    if (page.format !== "fairdial.page" || page.version !== 2) {
+      throw new Error("The page needs a document of format fairdial.page, version 2.");
     }
     const dial = {
       page,
       nGroups: page.groups.length,
-      nLabels: page.rows.length,
-      rows: page.rows.flat(),
+      nLabels: page.rows.length / page.strata,
+      cells: page.rows.flat(), // by stratum, label and group
       slider: page.slider,
       points: readPoints(page.states, page.states.count),
       certified: null,
     };
-    dial.eligible = eligibleOf(dial, dial.rows);
+    dial.rows = byLabel(dial, dial.cells);
+    dial.whole = dial.cells.every(Number.isInteger) && dial.points.selected.every(Number.isInteger);
+    dial.eligible = eligibleOf(dial);
     dial.total = sum(dial.rows);
-    dial.negatives = sum(page.rows[0]);
-    const { declared } = page.states;
+    dial.negatives = sum(dial.rows.slice(0, dial.nGroups));
+    const { answers, declared, gaps } = page.states;
     dial.declared = declared === null ? null : ints(declared, dial.points.length);
     const figures = measure(dial, dial.points);
-    dial.gap = figures.gap;
+    dial.gap = gaps === null ? figures.gap : floats(gaps);
     dial.accuracy = figures.accuracy;
-    dial.reachable = reachable(dial.gap);
+    dial.answers = floats(answers); // the tolerances of the last points
+    dial.walked = dial.points.length - dial.answers.length; // points before these
+    dial.reachable = reachable(dial.gap.subarray(0, dial.walked));
+    dial.steps = steps(dial);
+    dial.smallest = dial.gap.reduce((least, gap) => Math.min(least, gap), Infinity);
+    dial.rising = readRising(page.rising);
     if (page.certified.kind !== "none") {
       const packed = page.certified;
       const certified = readPoints(packed, packed.stops);
@@ -95,25 +107,105 @@
     return values.reduce((total, value) => total + value, 0);
   }
 
-  // Eligible rows of the criterion by group, from rows by label and group.
-  function eligibleOf(dial, rows) {
+  function readRising(packed) {
+    if (packed === null) return null;
+    const { count } = packed;
+    return {
+      length: count,
+      gap: floats(packed.gaps),
+      selected: counts(packed.selected, count),
+    };
+  }
+
+  // Counts by label and group: sums over some strata, or over all.
+  function byLabel(dial, cells, strata = null) {
+    const size = dial.nLabels * dial.nGroups;
+    if (cells.length === size) return cells;
+    const chosen = strata || Array.from({ length: cells.length / size }, (_, s) => s);
+    return Array.from({ length: size }, (_, i) => chosen.reduce((total, s) => total + cells[s * size + i], 0));
+  }
+
+  // ---- rates and gaps: the same operations as Demand and Rate in Python --------------------------
+
+  // [numerator, denominator] of a demand's rate in each group.
+  function partsOf(dial, demand, cells) {
     const { nGroups, nLabels } = dial;
-    const label = dial.page.criterion.counted;
+    const chosen = byLabel(dial, cells, demand.strata);
+    const all = byLabel(dial, dial.cells, demand.strata);
+    const { eligible, event } = demand;
+    const labels = eligible === 0 || eligible === 1 ? [eligible] : Array.from({ length: nLabels }, (_, y) => y);
     return Array.from({ length: nGroups }, (_, a) => {
-      if (label !== null) return rows[label * nGroups + a];
-      return nLabels === 1 ? rows[a] : rows[a] + rows[nGroups + a];
+      const selected = (y) => chosen[y * nGroups + a];
+      const rejected = (y) => all[y * nGroups + a] - selected(y);
+      const among = { selected, rejected }[eligible] || ((y) => all[y * nGroups + a]);
+      const total = (count) => sum(labels.map(count));
+      const happened = {
+        selected: () => total(selected),
+        rejected: () => total(rejected),
+        positive: () => among(1),
+        correct: () => selected(1) + rejected(0),
+      }[event]();
+      return [happened, total(among)];
     });
   }
 
-  function gapOf(dial, selected) {
-    let low = Infinity;
-    let high = -Infinity;
-    eligibleOf(dial, selected).forEach((number, a) => {
-      const rate = number / dial.eligible[a];
-      low = Math.min(low, rate);
-      high = Math.max(high, rate);
+  // How much a demand asks of the tolerance, before scaling.
+  function gapOfParts(demand, parts, whole) {
+    const known = parts.filter(([, under]) => under > 0);
+    if (known.length === 0) return 0;
+    const rate = ([over, under]) => over / under;
+    const low = known.reduce((best, part) => (rate(part) < rate(best) ? part : best));
+    const high = known.reduce((best, part) => (rate(part) > rate(best) ? part : best));
+    const most = known.reduce((best, [, under]) => Math.max(best, under), 0);
+    const isRatio = demand.spread === "ratio";
+    let gap;
+    if (demand.spread === "minimum") gap = demand.level - rate(low);
+    else if (demand.spread === "maximum") gap = rate(high) - demand.level;
+    else if (!whole || most ** 2 >= 2 ** 53) gap = isRatio ? 1 - rate(low) / rate(high) : rate(high) - rate(low);
+    else {
+      const over = high[0] * low[1];
+      gap = (over - low[0] * high[1]) / (isRatio ? over : high[1] * low[1]);
+    }
+    return gap > 0 ? gap : 0;
+  }
+
+  function scaledGap(demand, gap) {
+    if (demand.scale === 0) return gap > 0 ? Infinity : 0;
+    return demand.scale === 1 ? gap : gap / demand.scale;
+  }
+
+  // Each demand with its parts by group and its unscaled gap.
+  function demandsOf(dial, cells) {
+    return dial.page.criterion.demands.map((demand) => {
+      const parts = partsOf(dial, demand, cells);
+      return { demand, parts, gap: gapOfParts(demand, parts, dial.whole) };
     });
-    return high - low;
+  }
+
+  // The smallest tolerance that allows these decisions.
+  function gapOf(dial, cells) {
+    return demandsOf(dial, cells).reduce((most, { demand, gap }) => Math.max(most, scaledGap(demand, gap)), 0);
+  }
+
+  // Eligible rows by group; with several demands, the smallest number.
+  function eligibleOf(dial) {
+    const everybody = { eligible: null, event: "selected" };
+    const numbers = dial.page.criterion.demands.map((demand) => {
+      const fixed = demand.eligible === "selected" || demand.eligible === "rejected" ? { ...demand, ...everybody } : demand;
+      return partsOf(dial, fixed, dial.cells).map(([, under]) => under);
+    });
+    return numbers[0].map((_, a) => Math.min(...numbers.map((line) => line[a])));
+  }
+
+  // The objective on the labels, from rows by label and group; null if it can't be known.
+  function valueOf(dial, selected) {
+    const { terms } = dial.page.objective;
+    if (terms === null) return null;
+    const [a1, a0, a, b1, b0, b] = terms;
+    const falsePositive = sum(selected.slice(0, dial.nGroups));
+    const truePositive = sum(selected.slice(dial.nGroups));
+    const below = b1 * truePositive + b0 * falsePositive + b;
+    return below === 0 ? 0 : (a1 * truePositive + a0 * falsePositive + a) / below;
   }
 
   // Correct decisions: positive rows that are selected, negative ones that are not.
@@ -132,23 +224,24 @@
     return Array.from({ length: width }, (_, c) => columns[c * length + i]);
   }
 
-  function selectedAt(dial, points, i) {
-    return line(points.selected, points.length, dial.rows.length, i);
+  function cellsAt(dial, points, i) {
+    return line(points.selected, points.length, dial.cells.length, i);
   }
 
   function measure(dial, points) {
     const gap = new Float64Array(points.length);
     const accuracy = dial.nLabels === 2 ? new Float64Array(points.length) : null;
     for (let i = 0; i < points.length; i += 1) {
-      const selected = selectedAt(dial, points, i);
-      gap[i] = gapOf(dial, selected);
-      if (accuracy) accuracy[i] = accuracyOf(dial, selected);
+      const cells = cellsAt(dial, points, i);
+      gap[i] = gapOf(dial, cells);
+      if (accuracy) accuracy[i] = accuracyOf(dial, byLabel(dial, cells));
     }
     return { gap, accuracy };
   }
 
   // The points that some tolerance leads to: each has a smaller gap than all before it.
   function reachable(gap) {
+    if (gap.length === 0) return new Int32Array(0);
     const found = [0];
     let best = gap[0];
     for (let i = 1; i < gap.length; i += 1) {
@@ -160,6 +253,14 @@
     return Int32Array.from(found);
   }
 
+  // [lowest tolerance that leads to it, point], by increasing tolerance: answers to tolerances, then
+  // points that are walked along. Answers above their own tolerance are the smallest gap.
+  function steps(dial) {
+    const answered = Array.from(dial.answers, (tolerance, i) => [tolerance, dial.walked + i]).reverse();
+    const walked = Array.from(dial.reachable, (i) => [dial.gap[i], i]).reverse();
+    return [...answered, ...walked];
+  }
+
   // ---- points ----------------------------------------------------------------------------------
 
   function threshold(number) {
@@ -167,35 +268,60 @@
   }
 
   function readPoint(dial, points, i, more) {
-    const selected = selectedAt(dial, points, i);
+    const cells = cellsAt(dial, points, i);
+    const selected = byLabel(dial, cells);
     const thresholds = points.thresholds
       ? line(points.thresholds, points.length, dial.nGroups, i).map(threshold)
       : null;
     return {
+      cells,
       selected,
       thresholds,
       setting: points.settings ? points.settings[i] : null,
-      gap: gapOf(dial, selected),
+      gap: gapOf(dial, cells),
       accuracy: accuracyOf(dial, selected),
       ...more,
     };
   }
 
-  // Place among the reachable points of the first one within the tolerance, or of the last.
+  // Place among `steps` of the last one that starts at or below the tolerance, or of the first.
   function place(dial, tolerance) {
     let low = 0;
-    let high = dial.reachable.length;
+    let high = dial.steps.length;
     while (low < high) {
       const middle = (low + high) >> 1;
-      if (dial.gap[dial.reachable[middle]] <= tolerance) high = middle;
-      else low = middle + 1;
+      if (dial.steps[middle][0] <= tolerance) low = middle + 1;
+      else high = middle;
     }
-    return Math.min(low, dial.reachable.length - 1);
+    return Math.max(low - 1, 0);
   }
 
   // The least constrained point within the tolerance; if there is none, that of the smallest gap.
   function at(dial, tolerance) {
-    return uncertified(dial, dial.reachable[place(dial, tolerance)], tolerance);
+    return uncertified(dial, dial.steps[place(dial, tolerance)][1], tolerance);
+  }
+
+  // The first answer within the tolerance where nobody loses, else that of the smallest gap; null if
+  // there is none.
+  function risingAt(dial, tolerance) {
+    const { rising } = dial;
+    if (rising === null) return null;
+    const within = rising.gap.findIndex((value) => value <= tolerance);
+    const i = within < 0 ? rising.length - 1 : within;
+    const cells = cellsAt(dial, rising, i);
+    const selected = byLabel(dial, cells);
+    return {
+      tolerance,
+      cells,
+      selected,
+      gap: rising.gap[i],
+      feasible: within >= 0,
+      accuracy: accuracyOf(dial, selected),
+    };
+  }
+
+  function pointAt(dial, i) {
+    return readPoint(dial, dial.points, i, {});
   }
 
   function unconstrained(dial) {
@@ -206,7 +332,7 @@
   function uncertified(dial, i, tolerance) {
     const feasible = dial.gap[i] <= tolerance;
     const bounded = dial.declared === null || dial.declared[i] === 1;
-    return readPoint(dial, dial.points, i, { tolerance, feasible, bounded, guarantee: null });
+    return readPoint(dial, dial.points, i, { tolerance, feasible, bounded, guarantee: null, gap: dial.gap[i] });
   }
 
   // ---- stops -----------------------------------------------------------------------------------
@@ -241,7 +367,10 @@
   function snap(dial, tolerance, confident) {
     if (confident) return dial.certified.stops[certifiedBelow(dial, tolerance)];
     const { decimals } = dial.page.states;
-    return decimals === null ? tolerance : roundDown(tolerance, decimals);
+    const rounded = decimals === null ? tolerance : roundDown(tolerance, decimals);
+    const answer = dial.answers.find((value) => value <= rounded);
+    const walks = dial.walked > 0 && rounded >= dial.gap[dial.reachable[dial.reachable.length - 1]];
+    return walks || answer === undefined ? rounded : answer;
   }
 
   function roundDown(value, decimals) {
@@ -264,18 +393,22 @@
     return readPoint(dial, certified, i, { tolerance: stopAt, feasible: true, bounded: true, guarantee });
   }
 
-  // Shortest decimal tolerance that leads to the reachable point at this place, and to no other.
+  // Shortest decimal tolerance that leads to the step at this place, and to no other.
   function toleranceOf(dial, where) {
-    const gap = dial.gap[dial.reachable[where]];
-    const above = where === 0 ? Infinity : dial.gap[dial.reachable[where - 1]];
+    const [start, i] = dial.steps[where];
+    if (i >= dial.walked) return start;
+    const above = where + 1 < dial.steps.length ? dial.steps[where + 1][0] : Infinity;
     for (let digits = dial.slider.digits; digits <= 15; digits += 1) {
       const unit = 10 ** digits;
-      let number = Math.floor(gap * unit);
-      while (number / unit < gap) number += 1;
+      let number = Math.floor(start * unit);
+      while (number / unit < start) number += 1;
       if (number / unit < above && number / unit <= 1) return number / unit;
     }
-    return gap;
+    return start;
   }
+
+  // Whether a step's point is within the tolerance that leads to it.
+  const isReached = (dial, [start, i]) => dial.gap[i] <= start;
 
   // The tolerance of the smallest gap with at least this accuracy, or null.
   function leastGap(dial, accuracy, confident) {
@@ -283,14 +416,12 @@
       const { able, accuracy: reached, stops } = dial.certified;
       return stops.find((_, i) => able[i] && reached[i] >= accuracy) ?? null;
     }
-    for (let where = dial.reachable.length - 1; where >= 0; where -= 1) {
-      if (dial.accuracy[dial.reachable[where]] >= accuracy) return toleranceOf(dial, where);
-    }
-    return null;
+    const where = dial.steps.findIndex((step) => isReached(dial, step) && dial.accuracy[step[1]] >= accuracy);
+    return where < 0 ? null : toleranceOf(dial, where);
   }
 
   function bestAccuracy(dial, confident) {
-    if (!confident) return dial.reachable.reduce((best, i) => Math.max(best, dial.accuracy[i]), 0);
+    if (!confident) return dial.steps.reduce((best, [, i]) => Math.max(best, dial.accuracy[i]), 0);
     const { certified } = dial;
     return certified.accuracy.reduce((best, value, i) => (certified.able[i] ? Math.max(best, value) : best), 0);
   }
@@ -298,7 +429,7 @@
   // Accuracy at the smallest gap, at its best and without a limit; `fall` is how far it drops on
   // the way from the smallest gap to no limit.
   function trend(dial) {
-    const order = Array.from(dial.reachable).reverse();
+    const order = dial.steps.filter((step) => isReached(dial, step)).map(([, i]) => i);
     const accuracy = order.map((i) => dial.accuracy[i]);
     let best = 0; // its place; of several, the one with the smallest gap
     let fall = 0;
@@ -315,21 +446,19 @@
     };
   }
 
-  // Where a point is marked on the axis of tolerances: at its gap if that is above the tolerance.
-  function axisValue(dial, tolerance, selected) {
-    return Math.max(tolerance, gapOf(dial, selected));
-  }
-
-  // What the tolerance in use selects; null if there is none, or if this page can't know.
-  function selectedIn(dial, used) {
+  // What the tolerance in use selects, and its gap; null if there is none, or if this page can't know.
+  function pointIn(dial, used) {
     if (used === null) return null;
-    if (used.selected) return used.selected.flat();
+    if (used.selected) {
+      const selected = used.selected.flat();
+      return { selected, gap: used.gap ?? gapOf(dial, selected) };
+    }
     const confident = Boolean(used.confidence);
     if (confident && !(dial.certified && used.confidence === dial.page.certified.level)) return null;
     if (snap(dial, used.tolerance, confident) !== used.tolerance) return null;
-    if (!confident) return at(dial, used.tolerance).selected;
+    if (!confident) return at(dial, used.tolerance);
     const found = certifiedAt(dial, used.tolerance);
-    return found.guarantee.able ? found.selected : null;
+    return found.guarantee.able ? found : null;
   }
 
   // What a point is compared with: the decisions in use (null if unknown), or, if those are the
@@ -383,8 +512,8 @@
     const packed = dial.page.histogram;
     if (packed === null) return null;
     const { nGroups, nLabels } = dial;
-    const counts = ints(packed.counts, packed.bins * nGroups * nLabels);
-    const bins = (a, label) => counts.slice((a * nLabels + label) * packed.bins, (a * nLabels + label + 1) * packed.bins);
+    const rows = counts(packed.counts, packed.bins * nGroups * nLabels);
+    const bins = (a, label) => rows.slice((a * nLabels + label) * packed.bins, (a * nLabels + label + 1) * packed.bins);
     return {
       edges: floats(packed.edges),
       groups: Array.from({ length: nGroups }, (_, a) =>
@@ -394,9 +523,9 @@
 
   root.fairdial = Object.assign(root.fairdial || {}, {
     dial: {
-      accuracyOf, at, axisValue, baseline, bestAccuracy, certifiedAt, certifiedNear, certifiedNext, flips,
-      floats, gapOf, histogram, ints, leastGap, open, place, selectedIn, snap, stop, stopBelow, table,
-      toleranceOf, trend, unconstrained,
+      accuracyOf, at, baseline, bestAccuracy, certifiedAt, certifiedNear, certifiedNext, demandsOf, flips,
+      floats, gapOf, histogram, ints, isReached, leastGap, open, place, pointAt, pointIn, risingAt, snap, stop, stopBelow,
+      table, toleranceOf, trend, unconstrained, valueOf,
     },
   });
 })(globalThis);

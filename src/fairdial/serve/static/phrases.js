@@ -112,6 +112,7 @@
 
   // "Of 100 women, 12 are selected; of 100 men, 15."
   function rates(dial, point) {
+    if (!dial.page.criterion.simple) return demandedRates(dial, point);
     const { nGroups, eligible } = dial;
     const only = dial.page.criterion.counted;
     const part = (a) => (only === null
@@ -130,10 +131,88 @@
       + `of 100 ${members(dial, high)}${note("the highest")}, ${hundred(high)}.${others}`;
   }
 
+  const capital = (text) => text[0].toUpperCase() + text.slice(1);
+
+  // "Share selected: 12.0% of women, 15.0% of men." for each demanded rate; at most the two extremes.
+  function demandedRates(dial, point) {
+    const seen = new Set();
+    return core.demandsOf(dial, point.cells).filter(({ demand }) => {
+      const isNew = !seen.has(demand.title);
+      seen.add(demand.title);
+      return isNew;
+    }).map(({ demand, parts }) => {
+      const known = parts.map((part, a) => ({ a, part })).filter(({ part }) => part[1] > 0);
+      const order = known.slice().sort((x, y) => x.part[0] / x.part[1] - y.part[0] / y.part[1] || x.a - y.a);
+      const shown = dial.nGroups > 2 ? [order[0], order[order.length - 1]] : known;
+      const texts = shown.filter(Boolean).map(({ a, part }, i) => {
+        const which = dial.nGroups > 2 ? [" (lowest)", " (highest)"][i] : "";
+        return `${label(dial.page.groups[a])} ${percent(...part)}${which}`;
+      });
+      return `${capital(demand.title)}: ${texts.join(", ") || "nobody"}.`;
+    }).join(" ");
+  }
+
+  // What a demand asks of the limit now.
+  function demandGap(demand, value) {
+    return `${(100 * value).toFixed(1)}${demand.spread === "ratio" ? "%" : ""}`;
+  }
+
+  // What a demand allows at a tolerance; null is no limit.
+  function allowed(demand, tolerance) {
+    if (tolerance === null && demand.scale !== 0) return "–";
+    const room = demand.scale * (tolerance || 0);
+    const share = (value) => `${Number((100 * value).toFixed(2))}%`;
+    return {
+      difference: () => `${Number((100 * room).toFixed(2))} apart`,
+      ratio: () => `lowest at least ${share(1 - room)} of highest`,
+      minimum: () => `at least ${share(demand.level - room)}`,
+      maximum: () => `at most ${share(demand.level + room)}`,
+    }[demand.spread]();
+  }
+
+  // What is aimed at besides the criterion: objective and budget.
+  function aims(dial) {
+    const { objective, budget, lottery } = dial.page;
+    const texts = [];
+    if (objective.name !== "accuracy") texts.push(`Within the limit, the model aims for the ${objective.name === "costs" ? "lowest mean cost" : `highest ${objective.title}`}.`);
+    if (budget !== null) {
+      const share = `${Number((100 * budget.share).toFixed(2))}% of all people`;
+      texts.push(budget.exact ? `It selects as many people as possible, up to ${share}.` : `It selects at most ${share}.`);
+    }
+    if (lottery) texts.push("Near the lines, a lottery by a fingerprint of each record decides, so figures are expected numbers.");
+    return texts.join(" ");
+  }
+
+  // Whether people's decisions may change back as the slider moves.
+  function movement(dial) {
+    if (dial.page.measured || dial.nGroups === 1) return "";
+    return dial.page.nested
+      ? "As the limit gets lower, each person’s decision changes at most once."
+      : "Each limit has its own best lines. As the slider moves, a person’s decision may change and change back.";
+  }
+
+  // The answer where nobody loses, beside the plain one.
+  function leveling(dial, point, rising) {
+    const free = core.unconstrained(dial);
+    const more = core.flips(dial, free.selected, rising.selected).reduce((total, flip) => total + flip.gained, 0);
+    const lost = core.flips(dial, free.selected, point.selected).reduce((total, flip) => total + flip.lost, 0);
+    const losers = lost === 0
+      ? "At this limit nobody loses a positive decision anyway."
+      : `At this limit, ${people(lost)} lose${lost === 1 ? "s" : ""} a positive decision.`;
+    const reached = rising.feasible ? "" : ", the smallest possible that way: this limit can’t be reached";
+    const cost = rising.accuracy === null
+      ? ""
+      : ` ${percent(rising.accuracy, 1)} of decisions are correct, rather than ${percent(point.accuracy, 1)}.`;
+    const added = `${number(more)} more ${more === 1 ? "person is" : "people are"} selected`;
+    return `${losers} Nobody loses: if lines may only move down, ${added} than without a limit. `
+      + `The gap is ${withUnit(gap(rising.gap, dial.slider.digits))}${reached}.${cost}`;
+  }
+
   function gapAndLimit(dial, point) {
     const { digits } = dial.slider;
     if (dial.nGroups === 1) return "There is only one group, so there is no gap.";
-    const text = `That is a gap of ${withUnit(gap(point.gap, digits))}`;
+    const what = dial.page.criterion.demands.length > 1 ? "The largest gap is" : "That is a gap of";
+    const text = `${what} ${withUnit(gap(point.gap, digits))}`;
     const allowed = points(point.tolerance, digits);
     return point.feasible
       ? `${text}, within the limit of ${allowed}.`
@@ -150,7 +229,17 @@
     const seen = withUnit(gap(before.gap, dial.slider.digits));
     if (point.accuracy === null) return `${long[0].toUpperCase() + long.slice(1)}, the gap is ${seen}.`;
     return `${percent(point.accuracy, 1)} of decisions are correct; ${long} it is ${percent(before.accuracy, 1)}, `
-      + `with a gap of ${seen}.`;
+      + `with a gap of ${seen}.${value(dial, point, before)}`;
+  }
+
+  // The objective, if it isn't accuracy.
+  function value(dial, point, before) {
+    const { name, title, terms } = dial.page.objective;
+    if (name === "accuracy" || terms === null) return "";
+    const [here, there] = [point, before].map(({ selected }) => core.valueOf(dial, selected));
+    const text = (number) => (name === "costs" ? (0 - number).toFixed(3) : number.toFixed(3));
+    const what = name === "costs" ? "Mean cost" : capital(title);
+    return ` ${what}: ${text(here)}; ${noLimit(dial).long} ${text(there)}.`;
   }
 
   function sentence(dial, point) {
@@ -166,9 +255,14 @@
     const level = confidence(certified.level);
     if (dial.nGroups === 1) return "";
     if (certified.kind === "none") {
-      return certified.reason === "seen"
-        ? "Nothing can be guaranteed for new people: the model has already seen the people measured."
-        : "Nothing can be guaranteed for new people: the models were chosen by looking at the people measured.";
+      const why = {
+        seen: "the model has already seen the people measured",
+        searched: "the models were chosen by looking at the people measured",
+        weighted: "the people measured don’t count equally",
+        lottery: "a lottery decides",
+        demand: "that is known only for differences of rates among fixed people",
+      }[certified.reason];
+      return `Nothing can be guaranteed for new people: ${why}.`;
     }
     const later = bound(point.gap + certified.margin, digits);
     if (point.guarantee === null && !point.bounded) {
@@ -318,8 +412,7 @@
   // The ends of the slider.
   function ends(dial) {
     const { digits } = dial.slider;
-    const smallest = dial.gap[dial.reachable[dial.reachable.length - 1]];
-    return [`smallest gap (${gap(smallest, digits)})`, `${noLimit(dial).short} (${gap(dial.gap[0], digits)})`];
+    return [`smallest gap (${gap(dial.smallest, digits)})`, `${noLimit(dial).short} (${gap(dial.gap[0], digits)})`];
   }
 
   function aboutScores(dial, drawn) {
@@ -338,11 +431,16 @@
   function help(dial) {
     const { certified, measured, states } = dial.page;
     const items = [
-      ["Gap", "The highest group’s rate minus the lowest group’s, in percentage points. The line under the title says which rate."],
+      dial.page.criterion.simple
+        ? ["Gap", "The highest group’s rate minus the lowest group’s, in percentage points. The line under the title says which rate."]
+        : ["Gap", "How far the groups’ rates are from what is demanded, in percentage points: the difference between the highest and the lowest group, how far the lowest falls short of the highest (ratio), or what is missing to a minimum or maximum. With several demands it is the largest, each measured against its own share of the limit."],
       ["Largest gap allowed", "The limit that you set. The page shows the smallest adjustment of the model that keeps the gap within it. Nothing is trained again when the slider moves."],
+      ...(dial.rising === null ? [] : [["Nobody loses", "Limits are usually met by raising some groups’ lines and lowering others’. Leveling up only lowers lines: everybody selected without a limit stays selected, and more people are selected in all."]]),
       measured
         ? ["Model", "One of several models that were trained in advance. The most accurate one whose gap is within the limit decides."]
-        : ["No limit", "The model as it was trained: the same line, 50%, for everybody."],
+        : ["No limit", dial.page.criterion.simple && dial.page.objective.name === "accuracy" && dial.page.budget === null
+          ? "The model as it was trained: the same line, 50%, for everybody."
+          : "The best lines without a limit on the gap."],
       ["Accuracy", "The share of correct decisions: those that agree with the label. Labels are what was recorded, not what is just."],
       ["The people measured", `The ${number(dial.total)} people who were set aside for measuring. All figures on this page are exact counts of these people.`],
     ];
@@ -360,8 +458,8 @@
   }
 
   root.fairdial.phrases = {
-    aboutFrontier, aboutScores, applying, changes, changesTitle, confidence, cost, ends, gap, gapAndLimit, guarantee,
-    help, label, leastFound, limit, noLimit, number, people, percent, points, rates, recorded, refused, sentence,
+    aboutFrontier, aboutScores, aims, allowed, applying, capital, changes, changesTitle, confidence, cost, demandGap, ends, gap, gapAndLimit, guarantee,
+    help, label, leastFound, leveling, limit, movement, noLimit, number, people, percent, points, rates, recorded, refused, sentence,
     shift, time, typed, typedTo, unit, withUnit,
   };
 })(globalThis);

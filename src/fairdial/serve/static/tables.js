@@ -104,6 +104,62 @@
     });
   }
 
+  // A cell for a rate's parts, which may have no rows.
+  const rateText = ([part, whole]) => phrases.percent(part, whole);
+
+  // For each demand: the groups' rates, what they ask of the limit, and what is allowed.
+  function demands(dial, table) {
+    const kinds = [["this limit", "here"], [phrases.noLimit(dial).short, "baseline"]];
+    if (dial.rising !== null) kinds.push(["if nobody may lose", "baseline"]);
+    caption(table, "The rates that are demanded, by group");
+    heads(table, [["Rate"], ...dial.page.groups.map((group) => [phrases.label(group)]), ["Gap"], ["Allowed"]]);
+    const fills = dial.page.criterion.demands.map((demand) => {
+      const body = table.createTBody();
+      const title = phrases.capital(demand.title);
+      const cell = element("th", title, { scope: "rowgroup", colspan: dial.nGroups + 3 });
+      body.insertRow().append(cell);
+      return kinds.map(([name, kind]) => {
+        const row = body.insertRow();
+        row.className = kind === "here" ? "" : kind;
+        row.append(element("th", name, { scope: "row" }));
+        return [...dial.page.groups, "gap", "allowed"].map(() => row.insertCell());
+      });
+    });
+    const fill = (line, cells, tolerance) => core.demandsOf(dial, cells).forEach(({ demand, parts, gap }, j) => {
+      const texts = [...parts.map(rateText), phrases.demandGap(demand, gap), phrases.allowed(demand, tolerance)];
+      fills[j][line].forEach((cell, i) => setText(cell, texts[i]));
+    });
+    const free = core.unconstrained(dial);
+    fill(1, free.cells, null);
+    return (point, rising) => {
+      fill(0, point.cells, point.tolerance);
+      if (rising !== null) fill(2, rising.cells, rising.tolerance);
+    };
+  }
+
+  // Both answers side by side: selected people by group, accuracy and gap.
+  function rising(dial, table) {
+    const accuracy = dial.accuracy ? [ACCURACY] : [];
+    caption(table, "This limit beside the answer where nobody loses");
+    heads(table, [["Answer"], ...dial.page.groups.map((group) => [phrases.label(group), "selected"]), ...accuracy, ["Gap"]]);
+    const body = table.createTBody();
+    const lines = ["this limit", "this limit, if nobody may lose", phrases.noLimit(dial).short].map((name) => {
+      const row = body.insertRow();
+      row.append(element("th", name, { scope: "row" }));
+      return [...dial.page.groups, ...accuracy, "gap"].map(() => row.insertCell());
+    });
+    const fill = (cells, point) => {
+      const rates = core.table(dial, point.selected).slice(0, dial.nGroups).map((line) => rateText(line.selected));
+      const texts = [...rates, ...(dial.accuracy ? [phrases.percent(point.accuracy, 1)] : []), phrases.gap(point.gap, dial.slider.digits)];
+      cells.forEach((cell, i) => setText(cell, texts[i]));
+    };
+    fill(lines[2], core.unconstrained(dial));
+    return (point, found) => {
+      fill(lines[0], point);
+      fill(lines[1], found);
+    };
+  }
+
   const signed = (value) => (value === 0 ? "0" : `${value > 0 ? "+" : "−"}${phrases.number(Math.abs(value))}`);
 
   // Changed decisions by group, and by label if labels are known.
@@ -197,5 +253,5 @@
     list.append(...phrases.help(dial).flatMap(([term, text]) => [element("dt", term), element("dd", text)]));
   }
 
-  root.fairdial.tables = { audit, curve, flips, groups, help, key, setText, settings };
+  root.fairdial.tables = { audit, curve, demands, flips, groups, help, key, rising, setText, settings };
 })(globalThis);
