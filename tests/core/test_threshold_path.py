@@ -234,9 +234,10 @@ def ask(frontier, tolerance):
         points = frontier.at(tolerance)
     given = {w.category for w in caught}
     assert (InfeasibleToleranceWarning in given) == (not np.all(points.feasible))
-    n_selected = points.selected.sum(axis=(1, 2))
-    constant = (n_selected == 0) | (n_selected == points.counts.sum())
-    assert (ConstantDecisionsWarning in given) == np.any(constant & (points.setting != 0))
+    first = frontier.points.read(np.array([0]))[1].sum()  # unconstrained
+    constant = {0, int(points.counts.sum())} - {int(first)}
+    due = len(points.groups) > 1 and constant & set(points.selected.sum(axis=(1, 2)).tolist())
+    assert (ConstantDecisionsWarning in given) == bool(due)
     assert given <= {InfeasibleToleranceWarning, ConstantDecisionsWarning}
     return points
 

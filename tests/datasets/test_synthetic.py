@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from fairdial import sweep
 from fairdial.core.criteria import CRITERIA, criterion
 from fairdial.datasets import GaussianLaw, make_gaussian
 from fairdial.errors import InvalidInputError, UnknownGroupError
@@ -185,3 +186,35 @@ class TestBadInput:
         data = make_gaussian(5)
         with pytest.raises(InvalidInputError, match="with the column x"):
             LAW.logits(data.X.rename(columns={"x": "y"}), data.groups)
+
+
+class TestEqualizedOdds:
+    EQUAL = GaussianLaw(separations=(1.4, 1.4))
+
+    def test_the_closed_form(self):
+        thresholds = self.EQUAL.equalized_odds()
+        assert thresholds == pytest.approx([-0.524524, 0.728239], abs=5e-7)
+        for name, rate in (("equal_opportunity", 0.680625), ("predictive_equality", 0.176043)):
+            rates = self.EQUAL.rates(name, thresholds)
+            assert rates == pytest.approx([rate, rate], abs=5e-7)
+            assert rates[0] == pytest.approx(rates[1], abs=1e-12)
+        assert self.EQUAL.accuracy(thresholds) == pytest.approx(0.763758, abs=5e-7)
+        assert self.EQUAL.accuracy([0.0, 0.0]) == pytest.approx(0.783309, abs=5e-7)
+
+    def test_no_other_thresholds_with_equal_odds_are_more_accurate(self):
+        best = self.EQUAL.equalized_odds()
+        for shift in (-0.5, -0.01, 0.01, 0.5):  # the same threshold on x in both groups
+            assert self.EQUAL.accuracy(best + shift) < self.EQUAL.accuracy(best)
+
+    def test_a_large_sample_approaches_it(self):
+        rows = self.EQUAL.sample(100_000, random_state=0)
+        frontier = sweep(rows.logits, rows.groups, rows.y, criterion="equalized_odds")
+        point = frontier.at(0.01)
+        assert point.gap <= 0.01
+        accuracy = float(self.EQUAL.accuracy(point.thresholds))
+        assert accuracy == pytest.approx(0.763758, abs=0.01)
+
+    def test_unequal_separations_are_refused(self):
+        with pytest.raises(InvalidInputError) as caught:
+            LAW.equalized_odds()
+        assert caught.value.argument == "separations"

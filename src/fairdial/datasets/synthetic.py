@@ -193,6 +193,27 @@ class GaussianLaw:
             t, thresholds, float(self.accuracy(thresholds)), self.disparity(criterion, t)
         )
 
+    def equalized_odds(self) -> Floats:
+        """Return thresholds (K,) that make true and false positive rates equal in all groups.
+
+        They exist in closed form if all separations are equal: every group then has the same
+        distributions of ``x`` by label, and the best common threshold on ``x`` is that of the mean
+        base rate: ``tau_a = logit pi_a - logit mean(pi)``.
+
+        Examples
+        --------
+        >>> from fairdial.datasets import GaussianLaw
+        >>> law = GaussianLaw(separations=(1.4, 1.4))
+        >>> law.equalized_odds().round(4), round(float(law.accuracy(law.equalized_odds())), 6)
+        (array([-0.5245,  0.7282]), 0.763758)
+        """
+        if len(set(self.separations)) > 1:
+            raise InvalidInputError(
+                "separations", "be equal in all groups for equalized odds", given=self.separations
+            )
+        mean = np.dot(self.shares, self.base_rates) / sum(self.shares)
+        return np.asarray(logit(self.base_rates) - logit(mean), dtype=np.float64)
+
     def _selected(self, thresholds: ArrayLike) -> tuple[Floats, Floats]:
         """Return P(z > threshold) given label 1 and given label 0, each (..., K)."""
         tau = np.asarray(thresholds, dtype=np.float64)
