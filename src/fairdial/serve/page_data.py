@@ -134,7 +134,7 @@ def page_data(
         "lottery": frontier.problem.randomize is not None,
         "groups": _groups(frontier, people or {}),
         "labels": label_names,
-        "strata": frontier.criterion.n_strata,
+        "strata": frontier.problem.criterion.n_strata,
         "rows": frontier.cells.tolist(),
         "measured": frontier.is_family,
         "states": _points(frontier, _grid(frontier, slider, in_use)),
