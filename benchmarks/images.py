@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from common import machine, table
 
-from fairdial.core.criteria import SELECTION
+from fairdial.core.rates import SELECTION
 from fairdial.datasets import Pictures
 from fairdial.nn.data import PairedBatches, PictureInputs
 from fairdial.nn.masoba import Objective

@@ -21,12 +21,13 @@ from __future__ import annotations
 import argparse
 import importlib.util
 import json
+import lzma
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any
+from typing import IO, Any, Literal
 
 import numpy as np
 import pandas as pd
@@ -246,8 +247,16 @@ def count(data: Dataset, selected: Mask | None) -> dict[str, Any] | None:
 
 def read(files: Sequence[Path]) -> list[dict[str, Any]]:
     """Return the trials of record files, without the lines that describe a run."""
-    lines = [line for file in files if file.is_file() for line in file.read_text().splitlines()]
-    return [record for record in map(json.loads, lines) if "method" in record]
+    records = []
+    for file in filter(Path.is_file, files):
+        with open_text(file, "r") as lines:
+            records += map(json.loads, lines)
+    return [record for record in records if "method" in record]
+
+
+def open_text(file: Path, mode: Literal["r", "a"]) -> IO[str]:
+    """Open a file of records, compressed if its name ends in .xz."""
+    return lzma.open(file, f"{mode}t") if file.suffix == ".xz" else file.open(mode)
 
 
 def key(record: dict[str, Any]) -> tuple[str, str, int, float]:
@@ -421,7 +430,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         if given.records and not given.quick:
             origin = {"run": command_line(), "environment": environment()}
             given.records[0].parent.mkdir(parents=True, exist_ok=True)
-            with given.records[0].open("a") as file:
+            with open_text(given.records[0], "a") as file:
                 print(json.dumps(origin | {"machine": machine(PACKAGES)}), file=file)
                 for record in trials:
                     print(json.dumps(record), file=file, flush=True)

@@ -17,7 +17,7 @@ import torch
 from common import machine, table
 from train_step import CASES, SHARES
 
-from fairdial.core.criteria import SELECTION
+from fairdial.core.rates import SELECTION
 from fairdial.nn.distributed import process_group, training_processes
 from fairdial.nn.masoba import Objective
 from fairdial.nn.steps import BilevelStep, PlainStep, Step

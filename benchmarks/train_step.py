@@ -17,7 +17,7 @@ import torch
 from common import machine, table
 from torch import Tensor, nn
 
-from fairdial.core.criteria import SELECTION
+from fairdial.core.rates import SELECTION
 from fairdial.nn.losses import SHARPNESS, focal
 from fairdial.nn.masoba import Objective
 from fairdial.nn.nets import DialNet, Head, MLPTrunk, ModuleStack

@@ -160,7 +160,17 @@ SEARCHES = {  # what people type, and the page they should find
     "fairlearn": "peers",
     "images": "pictures",
     "CSV": "csv",
-    "budget": "threads",
+    "time limit": "threads",
+    "criterion": "criteria",
+    "leveling up": "criteria",
+    "four-fifths": "combining",
+    "strata": "combining",
+    "costs": "costs",
+    "budget": "costs",
+    "weights": "costs",
+    "utility": "costs",
+    "error-parity": "peers",
+    "lotteries": "dial",
 }
 
 

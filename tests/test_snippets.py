@@ -30,6 +30,7 @@ DOCUMENTS = sorted(
 )
 NAMES = [str(document.relative_to(ROOT)) for document in DOCUMENTS]
 OTHERS = "peers.md"  # has tests of its own
+PRINTED = ("costs.md", "criteria.md", "dial.md", "tolerance.md")  # snippets print their tables
 EXAMPLES = sorted(ROOT.glob("docs/examples/*.py"))
 
 
@@ -66,14 +67,15 @@ def run(document: Path) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("document", WITH_CODE, ids=lambda d: d.name)
-def test_snippets_run(document: Path) -> None:
-    names = run(document)
+def test_snippets_run(document: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run(document)
     plt.close("all")
-    if document.name == "tolerance.md":  # the table of costs is what the snippet prints
-        text = document.read_text(encoding="utf-8")
-        for _, women, men, gap, ratio, accuracy in names["table"].itertuples(index=False):
-            row = f"| {women:.1%} | {men:.1%} | {gap:.3f} | {ratio:.3f} | {accuracy:.1%} |"
-            assert row in text
+    text = document.read_text(encoding="utf-8")
+    printed = capsys.readouterr().out.splitlines()
+    rows = [line for line in printed if line.startswith("| ")]
+    if document.name in PRINTED:
+        assert rows
+        assert not [row for row in rows if row not in text]
 
 
 def test_added_methods_pass_the_checks_of_scikit_learn(
@@ -86,7 +88,15 @@ def test_added_methods_pass_the_checks_of_scikit_learn(
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # most of the checks use one group
         for method in (added.Reweighed, added.Repaired):
-            checks = check_estimator(method(random_state=0), on_fail=None, on_skip=None)
+            checks = check_estimator(
+                method(random_state=0),
+                on_fail=None,
+                on_skip=None,
+                expected_failed_checks=dict.fromkeys(  # copies of a row may be separated
+                    [f"check_sample_weight_equivalence_on_{k}_data" for k in ("dense", "sparse")],
+                    "rows are held out one by one",
+                ),
+            )
             assert [check for check in checks if check["status"] == "failed"] == []
 
 
@@ -100,17 +110,22 @@ def test_an_example_runs(example: Path, monkeypatch: pytest.MonkeyPatch, tmp_pat
     plt.close("all")
 
 
-def test_the_script_draws_the_figures_of_the_gfb_page(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("page", "faster"),
+    [("gfb", {"ROWS": 3_000, "EPOCHS": 3}), ("criteria", {"ROWS": 2_000})],
+)
+def test_the_script_draws_the_figures_of_a_page(
+    page: str, faster: dict[str, int], tmp_path: Path
+) -> None:
     mpl.use("Agg")
-    script = runpy.run_path(str(ROOT / "scripts" / "draw_gfb.py"))
-    settings = script["main"].__globals__
-    settings["ROWS"], settings["EPOCHS"] = 3_000, 3  # faster
+    script = runpy.run_path(str(ROOT / "scripts" / f"draw_{page}.py"))
+    script["main"].__globals__.update(faster)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", FairdialWarning)  # training is too short
+        warnings.simplefilter("ignore", FairdialWarning)  # too few rows or epochs
         script["main"](tmp_path)
     drawn = {path.name for path in tmp_path.iterdir()}
-    page = (ROOT / "docs" / "gfb.md").read_text(encoding="utf-8")
-    assert drawn == set(re.findall(r"\]\(img/(gfb[\w-]*\.png)\)", page))
+    text = (ROOT / "docs" / f"{page}.md").read_text(encoding="utf-8")
+    assert drawn == set(re.findall(rf"\]\(img/({page}[\w-]*\.png)\)", text))
     assert drawn <= {path.name for path in (ROOT / "docs" / "img").iterdir()}
 
 

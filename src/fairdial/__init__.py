@@ -11,10 +11,10 @@ from fairdial._version import __version__ as __version__
 
 if TYPE_CHECKING:  # the names of _HOMES, for type checkers and editors
     from fairdial.core.criteria import Criterion as Criterion
-    from fairdial.core.criteria import Demand as Demand
     from fairdial.core.criteria import criterion as criterion
-    from fairdial.core.criteria import maximum as maximum
-    from fairdial.core.criteria import minimum as minimum
+    from fairdial.core.demands import Demand as Demand
+    from fairdial.core.demands import maximum as maximum
+    from fairdial.core.demands import minimum as minimum
     from fairdial.core.frontier import Frontier as Frontier
     from fairdial.core.logits import proba_to_logits as proba_to_logits
     from fairdial.core.objectives import Costs as Costs
@@ -62,8 +62,10 @@ if TYPE_CHECKING:  # the names of _HOMES, for type checkers and editors
 _HOMES = {  # the public names by module
     "core.criteria": (
         "Criterion",
-        "Demand",
         "criterion",
+    ),
+    "core.demands": (
+        "Demand",
         "maximum",
         "minimum",
     ),

@@ -3,26 +3,45 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
+from dataclasses import replace
+from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fairdial._arrays import Counts, Mask
-from fairdial._validation import as_vector, check_labels, check_same_length, encode_groups
-from fairdial.core.criteria import Criterion
+from fairdial._arrays import Codes, Counts, Mask
+from fairdial._validation import (
+    as_vector,
+    check_labels,
+    check_same_length,
+    check_weights,
+    encode_groups,
+)
+from fairdial.core.criteria import Criterion, Given
 from fairdial.core.criteria import criterion as find_criterion
-from fairdial.core.decide import count_rows, group_accuracy
+from fairdial.core.decide import count_rows
 from fairdial.core.pareto import check_points
 from fairdial.core.pareto import pareto as pareto
+from fairdial.core.rates import ACCURACY, FALSE_POSITIVE, SELECTION, TRUE_POSITIVE
+from fairdial.core.strata import find_strata
 from fairdial.errors import InvalidInputError
 
 if TYPE_CHECKING:
     import pandas as pd
 
+SHOWN = (SELECTION, TRUE_POSITIVE, FALSE_POSITIVE, ACCURACY)  # rates of every table
+
 
 def group_table(
-    y_true: ArrayLike, y_pred: ArrayLike, *, sensitive_features: Any, pos_label: Hashable = None
+    y_true: ArrayLike,
+    y_pred: ArrayLike,
+    *,
+    sensitive_features: Any,
+    criterion: Given | None = None,
+    sample_weight: ArrayLike | None = None,
+    control_features: Any = None,
+    pos_label: Hashable = None,
 ) -> pd.DataFrame:
     """Return rows, selection rate, true and false positive rate and accuracy of each group.
 
@@ -32,6 +51,12 @@ def group_table(
         Labels and decisions.
     sensitive_features : array-like, Series or DataFrame
         Group of each row; several columns are combined into their intersections.
+    criterion : str, Criterion, list or mapping, optional
+        Adds a column for each other rate of the criterion, such as the precision.
+    sample_weight : array-like, optional
+        Weights of the rows; ``rows`` are then their sums.
+    control_features : array-like, Series or DataFrame, optional
+        Strata of the rows: one line for each stratum and group.
     pos_label : label, optional
         The positive label; by default 1, or the greater of two other labels.
 
@@ -44,20 +69,22 @@ def group_table(
     """
     import pandas as pd
 
-    selected, counts, names = _count(y_true, y_pred, sensitive_features, pos_label)
-    rows = counts.sum(axis=0)
-    with np.errstate(invalid="ignore"):
-        by_label = selected / counts  # (2, K), NaN where a group has no such label
-    return pd.DataFrame(
-        {
-            "rows": rows,
-            "selection_rate": selected.sum(axis=0) / rows,
-            "true_positive_rate": by_label[1],
-            "false_positive_rate": by_label[0],
-            "accuracy": group_accuracy(selected, counts),
-        },
-        index=pd.Index(list(names), name="group"),
-    )
+    truth, decision = _decisions(y_true, y_pred, pos_label)
+    strata: Codes | None = None
+    names: list[Hashable] = [""]
+    if control_features is not None:
+        strata, found = encode_groups(control_features, "control_features")
+        check_same_length(truth, strata, ("y_true", "control_features"))
+        names = list(found)
+    given = Rows(truth, decision, sensitive_features, sample_weight, strata, len(names))
+    rates = (*SHOWN, *(find_criterion(criterion).rates if criterion is not None else ()))
+    tables = {}
+    for stratum, name in enumerate(names):
+        selected, counts = (cells[2 * stratum : 2 * stratum + 2] for cells in given.cells)
+        columns = {"rows": counts.sum(axis=0)}
+        columns |= {rate.name: rate.of(selected, counts) for rate in dict.fromkeys(rates)}
+        tables[name] = pd.DataFrame(columns, pd.Index(list(given.groups), name="group"))
+    return tables[""] if strata is None else pd.concat(tables, names=["stratum"])
 
 
 def gap(
@@ -65,38 +92,143 @@ def gap(
     y_pred: ArrayLike,
     *,
     sensitive_features: Any,
-    criterion: str | Criterion = "demographic_parity",
+    criterion: Given = "demographic_parity",
+    sample_weight: ArrayLike | None = None,
+    control_features: Any = None,
     pos_label: Hashable = None,
 ) -> float:
-    """Return the highest minus the lowest rate of the criterion over the groups.
+    """Return the smallest tolerance that allows these decisions.
+
+    With one rate it is the highest minus the lowest rate over the groups; with several demands, the
+    largest gap among them, each divided by its scale.
+
+    Parameters
+    ----------
+    y_true, y_pred : array-like
+        Labels and decisions.
+    sensitive_features : array-like, Series or DataFrame
+        Group of each row.
+    criterion : str, Criterion, list or mapping
+        The criterion; see :func:`fairdial.criterion`.
+    sample_weight : array-like, optional
+        Weights of the rows.
+    control_features : array-like, Series or DataFrame, optional
+        Strata of the rows: the largest gap within any of them.
+    pos_label : label, optional
+        The positive label.
 
     Examples
     --------
     >>> from fairdial.metrics import gap
-    >>> gap([1, 0, 1, 0], [1, 1, 0, 1], sensitive_features=["a", "a", "b", "b"])
+    >>> rows = {"sensitive_features": ["a", "a", "b", "b"]}
+    >>> gap([1, 0, 1, 0], [1, 1, 0, 1], **rows)
     0.5
+    >>> gap([1, 0, 1, 0], [1, 1, 0, 1], criterion="equalized_odds", **rows)
+    1.0
+    >>> gap([1, 0, 1, 0], [1, 1, 0, 1], criterion="selection_rate>=0.5", **rows)
+    0.0
     """
-    kind = find_criterion(criterion)
-    selected, counts, names = _count(y_true, y_pred, sensitive_features, pos_label)
-    empty = [name for name, n in zip(names, kind.eligible_counts(counts), strict=True) if n == 0]
-    if empty:
-        raise InvalidInputError(
-            "y_true",
-            f"have rows with label {kind.rate.eligible} in every group for {kind.name}",
-            given=f"none in {', '.join(map(repr, empty))}",
-        )
+    kind, selected, counts = _measure(
+        y_true, y_pred, sensitive_features, criterion, sample_weight, control_features, pos_label
+    )
     return float(kind.gap_of(selected, counts))
 
 
-def _count(
-    y_true: ArrayLike, y_pred: ArrayLike, sensitive_features: Any, pos_label: Hashable
-) -> tuple[Counts, Counts, tuple[Hashable, ...]]:
-    """Return selected and all rows by label and group, (2, K), and the names of the groups."""
+def gaps(
+    y_true: ArrayLike,
+    y_pred: ArrayLike,
+    *,
+    sensitive_features: Any,
+    criterion: Given,
+    sample_weight: ArrayLike | None = None,
+    control_features: Any = None,
+    pos_label: Hashable = None,
+) -> dict[str, float]:
+    """Return the gap of each demand of a criterion, not divided by its scale.
+
+    Of a ratio, it is one minus the lowest divided by the highest rate; of a minimum or maximum,
+    what is missing to it. The parameters are those of :func:`gap`.
+
+    Examples
+    --------
+    >>> from fairdial.metrics import gaps
+    >>> groups = ["a", "a", "b", "b"]
+    >>> gaps([1, 0, 1, 0], [1, 1, 0, 1], sensitive_features=groups, criterion="equalized_odds")
+    {'true_positive_rate': 1.0, 'false_positive_rate': 0.0}
+    """
+    kind, selected, counts = _measure(
+        y_true, y_pred, sensitive_features, criterion, sample_weight, control_features, pos_label
+    )
+    return gaps_of_demands(kind, selected, counts)
+
+
+def gaps_of_demands(criterion: Criterion, selected: Counts, cells: Counts) -> dict[str, float]:
+    """Return the unscaled gap of each demand from selected and all rows by kind, (C, K)."""
+    split = criterion.split(selected), criterion.split(cells)
+    return {
+        demand.name: float(replace(demand, scale=Fraction(1)).gap_of(*split))
+        for demand in criterion.demands
+    }
+
+
+def _measure(
+    y_true: ArrayLike,
+    y_pred: ArrayLike,
+    sensitive_features: Any,
+    criterion: Given,
+    sample_weight: ArrayLike | None,
+    control_features: Any,
+    pos_label: Hashable,
+) -> tuple[Criterion, Counts, Counts]:
+    """Return the criterion, and selected and all rows by kind and group, (C, K)."""
     truth, decision = _decisions(y_true, y_pred, pos_label)
-    codes, names = encode_groups(sensitive_features, "sensitive_features")
-    check_same_length(truth, codes, ("y_true", "sensitive_features"))
-    selected = count_rows(codes[decision], truth[decision], len(names))
-    return selected, count_rows(codes, truth, len(names)), names
+    kind, strata = find_strata(find_criterion(criterion), control_features, len(truth))
+    given = Rows(truth, decision, sensitive_features, sample_weight, strata, kind.n_strata)
+    selected, counts = given.cells
+    _require_eligible(kind, counts, given.groups)
+    return kind, selected, counts
+
+
+def _require_eligible(kind: Criterion, counts: Counts, names: tuple[Hashable, ...]) -> None:
+    split = kind.split(counts)
+    for demand in kind.demands:
+        if not demand.rate.fixed:
+            continue  # a group of which nobody is selected isn't compared
+        eligible = demand.parts(split, split)[1]
+        empty = [name for name, n in zip(names, eligible.tolist(), strict=True) if n == 0]
+        if empty:
+            label = demand.rate.eligible
+            what = "rows" if label is None else f"rows with label {label}"
+            what += f" in {demand.within}" if demand.within else ""
+            raise InvalidInputError(
+                "y_true",
+                f"have {what} in every group for {kind.name}",
+                given=f"none in {', '.join(map(repr, empty))}",
+            )
+
+
+class Rows:
+    """Labels and decisions with their groups, counted by kind (stratum and label) and group."""
+
+    def __init__(
+        self,
+        truth: Mask,
+        decision: Mask,
+        sensitive_features: Any,
+        sample_weight: ArrayLike | None = None,
+        strata: Codes | None = None,
+        n_strata: int = 1,
+    ) -> None:
+        codes, self.groups = encode_groups(sensitive_features, "sensitive_features")
+        check_same_length(truth, codes, ("y_true", "sensitive_features"))
+        weights = check_weights(sample_weight, len(truth))
+        kinds = truth if strata is None else strata.astype(np.intp) * 2 + truth
+        n_kinds, n_groups = 2 * n_strata, len(self.groups)
+        chosen = None if weights is None else weights[decision]
+        self.cells = (
+            count_rows(codes[decision], kinds[decision], n_groups, n_kinds, chosen),
+            count_rows(codes, kinds, n_groups, n_kinds, weights),
+        )
 
 
 def _decisions(y_true: ArrayLike, y_pred: ArrayLike, pos_label: Hashable) -> tuple[Mask, Mask]:

@@ -264,7 +264,9 @@ def test_only_the_tolerances_asked_for_are_counted():
 def test_a_gap_equal_to_the_tolerance_holds_whatever_the_rounding():
     rows = [[100, 100], [0, 0]]
     points = measure([[[40, 35], [0, 0]]], rows, DP)
-    assert points[0, 1] > 0.05  # 0.05 but for the last bit
+    assert points[0, 1] == 0.05  # exact, rounded once
+    points[0, 1] = 0.40 - 0.35  # 0.05 but for the last bit
+    assert points[0, 1] > 0.05
     assert trial(points, tolerances=np.array([0.05])).held.tolist() == [1.0]
     assert trial(points, tolerances=np.array([0.0499])).held.tolist() == [0.0]
 

@@ -175,3 +175,30 @@ def test_a_plan_is_narrowed_to_some_of_its_data_sets() -> None:
         narrow(plan_text("paper-images"), ["adult"])
     with pytest.raises(InvalidInputError, match="`plan`"):
         narrow(plan_text("quick").replace("datasets = [", "datasets = [\n"), ["compas"])
+
+
+def test_an_objective_is_part_of_the_trial_only_if_it_is_not_accuracy() -> None:
+    plain = make_plan(data()).trials()
+    assert make_plan(data(objective="accuracy")).trials() == plain
+    assert all("objective" not in trial for trial in plain)
+    costs = make_plan(data(objective=[1, 5])).trials()
+    assert all(trial["objective"] == [1, 5] for trial in costs)
+
+
+@pytest.mark.parametrize("objective", ["speed", [1], [1, -1], [0, 0], 3])
+def test_unknown_objectives_are_refused(objective: Any) -> None:
+    with pytest.raises(InvalidInputError):
+        make_plan(data(objective=objective))
+
+
+def test_families_refuse_objectives() -> None:
+    methods = [{"name": "family", "estimator": "EPO"}]
+    with pytest.raises(InvalidInputError) as error:
+        make_plan(data(methods=methods, objective="f1"))
+    assert error.value.argument == "objective"
+
+
+@pytest.mark.parametrize("text", ["fairness", "selection_rate>=2", "demographic_parity=0.1+x"])
+def test_unknown_criteria_are_refused(text: str) -> None:
+    with pytest.raises(InvalidInputError):
+        make_plan(data(criteria=[text]))

@@ -13,11 +13,12 @@ from sklearn.ensemble import HistGradientBoostingClassifier
 import fairdial
 from fairdial import FairdialWarning, Network, TableEncoder
 from fairdial.bench import model as model_module
+from fairdial.bench.curves import read_trial
 from fairdial.bench.estimators import ESTIMATORS
 from fairdial.bench.model import GROUP_COLUMN, make_model, read_parts
 from fairdial.bench.plan import make_plan
 from fairdial.bench.sources import SealedRows, SealedRowsError, split
-from fairdial.bench.trial import run_trial
+from fairdial.bench.trial import States, _choose, run_trial
 from fairdial.datasets import load_compas
 from fairdial.metrics import gap
 
@@ -150,9 +151,9 @@ class Spy(fairdial.FairBayes):  # type: ignore[misc]
             if compas and cls.forbidden & set(thing.index):
                 cls.found.append(f"{when}: {len(thing)} rows")
 
-    def _fit(self, X: Any, y: Any, sensitive_features: Any) -> Any:
+    def _fit(self, X: Any, y: Any, sensitive_features: Any, **more: Any) -> Any:
         self.look("fit")
-        return super()._fit(X, y, sensitive_features)
+        return super()._fit(X, y, sensitive_features, **more)
 
     def calibrate(self, X: Any, y: Any = None, *, sensitive_features: Any = None) -> Any:
         self.look("calibrate")
@@ -261,3 +262,59 @@ def test_the_encoder_of_a_method_is_that_of_its_logistic_regression_too() -> Non
     method = {"name": "lines", "estimator": "FairBayes", "scorer": "logistic regression"}
     config = trials("lines", methods=[method | {"encoder": {"n_bins": 7}}])[0]
     assert make_model(config, split("compas", 0)).estimator[0].n_bins == 7
+
+
+# ---- any criterion and objective ---------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"criteria": ["equalized_odds"]},
+        {"criteria": ["equalized_odds+true_positive_rate>=0.6"], "objective": [1, 2]},
+        {"criteria": ["demographic_parity_ratio"], "objective": "f1"},
+        {"criteria": ["demographic_parity=0.1+equal_opportunity=0.05"]},
+        {"criteria": ["equalized_odds"], "arguments": {"nested": True}},
+        {"criteria": ["equalized_odds"], "arguments": {"randomize": "hash"}},
+    ],
+)
+def test_a_trial_of_any_problem_counts_the_models_own_decisions(changes: dict[str, Any]) -> None:
+    lines = METHODS[-1] | {"arguments": changes.get("arguments", {})}
+    plan = {k: v for k, v in changes.items() if k != "arguments"} | {"methods": [lines]}
+    config = trials(tolerances=[0.02, 0.1], **plan)[0]
+    record = run_trial(config)
+    assert "error" not in record, record.get("traceback")
+    result = record["result"]
+    json.dumps(record, allow_nan=False)
+    parts = split("compas", 0)
+    model = make_model(config, parts)
+    model.fit(parts.fit.X, parts.fit.y, sensitive_features=parts.fit.groups)
+    held = parts.calibration
+    model.calibrate(held.X, held.y, sensitive_features=held.groups)
+    test = load_compas().paper_split(0).test
+    columns = np.moveaxis(result["states"]["test"], -1, 0)
+    states = dict(zip(result["states"]["state"], columns, strict=True))
+    assert len(states) == len(result["states"]["state"])
+    for tolerance, state in zip(config["tolerances"], result["grid"], strict=True):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", FairdialWarning)
+            decided = model.predict(test.X, sensitive_features=test.groups, tolerance=tolerance)
+        for label in (0, 1):
+            for a, group in enumerate(result["groups"]):
+                cell = (test.y == label) & (test.groups == group)
+                assert states[state][label, a] == decided[cell].sum()
+    trial = read_trial(record)
+    assert np.isfinite(trial.curve).all()
+    assert len(trial.points) == 4
+
+
+def test_points_that_a_search_adds_to_a_path_have_numbers_of_their_own() -> None:
+    z = np.array([0.4, -1.0, -0.8, -4.9, 3.6, 2.3, -0.7, 1.5])
+    groups, y = np.repeat(["a", "b"], 4), np.array([1, 0, 0, 1, 0, 1, 0, 0])
+    frontier = fairdial.sweep(z, groups, y, criterion="equal_opportunity", min_count=1)
+    states = States(frontier)
+    numbers = states.add(_choose(frontier, [1.0, 0.5, 0.0]))
+    for tolerance, number in zip((1.0, 0.5, 0.0), numbers, strict=True):
+        (point,) = _choose(frontier, [tolerance])
+        assert np.array_equal(states[number].thresholds, point.thresholds)
+    assert states.add(_choose(frontier, [1.0, 0.5, 0.0])) == numbers

@@ -96,6 +96,8 @@ def answer() -> Callable[..., Any]:
     return lambda *arguments: json.loads(ask(*arguments, "--json").stdout)
 
 
+NARROW = ("--criterion", "demographic_parity", "--criterion", "selection_rate>=0.4",
+          "--criterion", "selection_rate<=0.6")  # fmt: skip
 COMMON = ("--label", "decision", "--positive", "approve", "--drop", "number,half")
 
 
@@ -105,6 +107,15 @@ def model(place: Path) -> Path:
     out = place / "model"
     ask("train", place / "old.csv", *COMMON, "--sensitive", "region", "--method", "logistic",
         "--tolerance", 0.1, "--out", out)  # fmt: skip
+    return out
+
+
+@pytest.fixture(scope="session")
+def narrow(place: Path) -> Path:
+    """Selection rates between 0.4 and 0.6, which no thresholds make equal."""
+    out = place / "narrow"
+    ask("train", place / "old.csv", *COMMON, "--sensitive", "region", "--method", "logistic",
+        *NARROW, "--tolerance", 0.1, "--out", out)  # fmt: skip
     return out
 
 

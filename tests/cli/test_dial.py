@@ -148,11 +148,11 @@ def test_simultaneous_needs_confidence(
     refused(*given, "--simultaneous", option="--simultaneous", names=("--confidence",))
 
 
-def test_an_unreachable_tolerance_draws_one_warning(model: Path, answer: Any, shell: Any) -> None:
-    found = shell("dial", model, "--tolerance", 0)
+def test_an_unreachable_tolerance_draws_one_warning(narrow: Path, answer: Any, shell: Any) -> None:
+    found = shell("dial", narrow, "--tolerance", 0)
     assert found.stderr.startswith("Warning: ")
     assert found.stderr.count("\n") == 1
-    assert answer("dial", model, "--tolerance", 0)["feasible"] is False
+    assert answer("dial", narrow, "--tolerance", 0)["feasible"] is False
 
 
 @pytest.mark.parametrize(
@@ -320,9 +320,9 @@ def test_groups_apart_from_the_rows_may_be_among_the_features(
 
 @pytest.mark.parametrize("keep", [(), ("--set",)])
 def test_only_tolerances_that_were_given_draw_warnings(
-    keep: tuple[str, ...], model: Path, tmp_path: Path, shell: Any
+    keep: tuple[str, ...], narrow: Path, tmp_path: Path, shell: Any
 ) -> None:
-    shutil.copytree(model, tmp_path / "m")
+    shutil.copytree(narrow, tmp_path / "m")
     shell("dial", tmp_path / "m", "--tolerance", 0, "--set")
     for given, warned in (
         (("--tolerance", 0.2, *keep), False),

@@ -351,7 +351,7 @@ def test_a_simultaneous_certificate_is_stricter_than_a_declared_one():
 
 def test_scores_of_rows_that_the_scorer_has_seen_certify_nothing():
     whole = sweep(*draw(np.random.default_rng(0), 300))
-    seen = Frontier(whole.points, whole.criterion, whole.groups, whole.counts, "none")
+    seen = Frontier(whole.points, whole.problem, whole.groups, whole.cells, "none")
     for question in ({}, {"simultaneous": True}):
         with pytest.raises(CannotCertifyError, match="`confidence`"):
             seen.at(0.3, confidence=0.9, **question)
@@ -362,7 +362,7 @@ def test_scores_of_rows_that_the_scorer_has_seen_certify_nothing():
 
 def test_a_simultaneous_frontier_ignores_declared_tolerances():
     whole = sweep(*draw(np.random.default_rng(0), 2_000))
-    weaker = Frontier(whole.points, whole.criterion, whole.groups, whole.counts, "simultaneous")
+    weaker = Frontier(whole.points, whole.problem, whole.groups, whole.cells, "simultaneous")
     one, two = weaker.at(0.2, confidence=0.9), whole.at(0.2, confidence=0.9, simultaneous=True)
     assert one.thresholds.tolist() == two.thresholds.tolist()
 

@@ -6,6 +6,7 @@ import json
 import pickle
 import time
 import warnings
+from fractions import Fraction
 from functools import partial
 
 import matplotlib.pyplot as plt
@@ -19,6 +20,7 @@ from matplotlib.axes import Axes
 from fairdial import Frontier, Point, Points, sweep
 from fairdial.core import sweep as sweeping
 from fairdial.errors import (
+    ConstantDecisionsWarning,
     FairdialWarning,
     InfeasibleToleranceWarning,
     InvalidInputError,
@@ -44,6 +46,7 @@ def quietly(call, *arguments, **options):
     """The result, whether or not a tolerance is out of reach."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", InfeasibleToleranceWarning)
+        warnings.simplefilter("ignore", ConstantDecisionsWarning)
         return call(*arguments, **options)
 
 
@@ -82,21 +85,38 @@ def test_one_tolerance_gives_a_point_and_several_give_the_same_points(criterion,
 COARSE = ([-1.0, -1.0, -1.0, 1.0, 2.0], [0, 0, 0, 1, 1])  # gaps 1, 0.5, then -0.5
 
 
+def out_of_reach():
+    """Accuracies of 2/3 or 1/3 in one group, 1/2 or 1 in the other: the smallest gap is 1/6."""
+    return sweep(*COARSE, [1, 0, 0, 0, 1], criterion="accuracy_parity", min_count=1)
+
+
 def test_a_tolerance_out_of_reach_gives_one_warning():
-    frontier = sweep(*COARSE, min_count=1)
-    with pytest.warns(InfeasibleToleranceWarning, match=r"tolerance 0 .*0\.5") as caught:
-        points = frontier.at([0.3, 0.0, 0.5])
+    with pytest.warns(InfeasibleToleranceWarning, match=r"tolerance 0 .*0\.1667") as caught:
+        points = out_of_reach().at([0.1, 0.0, 0.34])
     assert len(caught) == 1
     assert points.feasible.tolist() == [False, False, True]
-    assert points.gap.tolist() == [0.5] * 3
+    assert points.gap.tolist() == [1 / 6] * 3
+
+
+def test_a_tolerance_beyond_the_path_is_reached_by_constant_decisions_and_warned_about():
+    frontier = sweep(*COARSE, min_count=1)
+    assert frontier.gap.min() == 0.5
+    with pytest.warns(ConstantDecisionsWarning, match=r"tolerance 0\.3 ") as caught:
+        points = frontier.at([0.3, 0.0, 0.5])
+    assert len(caught) == 1
+    assert points.feasible.all()
+    assert points.gap.tolist() == [0.0, 0.0, 0.5]
 
 
 def test_the_warning_points_at_the_caller():
-    frontier = sweep(*COARSE, min_count=1)
-    for call in (frontier.at, lambda tolerance: frontier.decide(*COARSE, tolerance)):
-        with pytest.warns(InfeasibleToleranceWarning) as caught:
-            call(0.0)
-        assert caught[0].filename == __file__
+    for frontier, kind in (
+        (out_of_reach(), InfeasibleToleranceWarning),
+        (sweep(*COARSE, min_count=1), ConstantDecisionsWarning),
+    ):
+        for call in (frontier.at, lambda tolerance, dial=frontier: dial.decide(*COARSE, tolerance)):
+            with pytest.warns(kind) as caught:
+                call(0.0)
+            assert caught[0].filename == __file__
 
 
 # ---- choosing ----------------------------------------------------------------------------------
@@ -181,8 +201,9 @@ def test_decisions_are_scores_strictly_above_their_groups_threshold(n_groups, dt
         expected = [z > point.thresholds[a] for z, a in zip(logits, groups, strict=True)]
         assert decisions.dtype == bool
         assert decisions.tolist() == expected
-        rates = [decisions[groups == a].mean() for a in range(n_groups)]
-        assert point.gap == max(rates) - min(rates)
+        mine = [decisions[groups == a] for a in range(n_groups)]
+        rates = [Fraction(int(part.sum()), len(part)) for part in mine]
+        assert point.gap == float(max(rates) - min(rates))
 
 
 @pytest.mark.parametrize("n_groups", [2, 4])
@@ -313,7 +334,7 @@ def test_only_a_gap_that_the_dial_holds_is_exceeded_half_the_time():
     frontier = sweep(*sample())
     assert "half the time" in str(frontier.at(0.05))
     assert "half the time" not in str(frontier.at(1.0))
-    unreached = quietly(sweep([-1.0, 1.0, 2.0], ["a", "a", "b"], min_count=1).at, 0.0)
+    unreached = quietly(out_of_reach().at, 0.0)
     assert "half the time" not in str(unreached)
 
 
@@ -361,7 +382,7 @@ def frontiers():
         yield criterion, sweep(logits, groups > 1, y, criterion=criterion, min_count=1)
     yield "tiny", sweep(logits * 1e-310, groups, y, min_count=1)
     whole = sweep(logits, groups > 1, y, min_count=1)
-    yield "seen", Frontier(whole.points, whole.criterion, whole.groups, whole.counts, "none")
+    yield "seen", Frontier(whole.points, whole.problem, whole.groups, whole.cells, "none")
 
 
 FRONTIERS = dict(frontiers())
@@ -449,7 +470,7 @@ CORRUPTIONS = {
         for key in ("setting", "gap", "certifiable", "thresholds", "selected")
     },
     "other format": ("path", with_value("something.else", "format")),
-    "newer version": ("path", with_value(2, "version")),
+    "newer version": ("path", with_value(99, "version")),
     "version in words": ("path", with_value("one", "version")),
     "unknown criterion": ("path", with_value("justice", "criterion")),
     "unknown certificate": ("path", with_value("divine", "certificate")),

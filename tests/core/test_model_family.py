@@ -6,6 +6,7 @@ import json
 import re
 import tracemalloc
 import warnings
+from fractions import Fraction
 from pathlib import Path
 
 import matplotlib.pyplot as plt
@@ -72,9 +73,10 @@ def figures(criterion, selected, rows):
     rates = []
     for a in range(n_groups):
         labels = [label for label in COUNTED[criterion] if label < n_labels]
-        rates.append(sum(selected[i][a] for i in labels) / sum(rows[i][a] for i in labels))
+        counts = [int(sum(part[i][a] for i in labels)) for part in (selected, rows)]
+        rates.append(Fraction(*counts))
     right = sum(selected[1][a] + rows[0][a] - selected[0][a] for a in range(n_groups))
-    return int(right), max(rates) - min(rates)
+    return int(right), float(max(rates) - min(rates))
 
 
 def chosen(criterion, tolerance, settings, selected, rows, allowed=None):

@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import itertools
 import warnings
+from fractions import Fraction
 
 import numpy as np
 import pytest
 
 from fairdial import sweep
 from fairdial.core import sweep as sweeping
-from fairdial.errors import InfeasibleToleranceWarning
+from fairdial.errors import ConstantDecisionsWarning, InfeasibleToleranceWarning
 
 CRITERIA = ("demographic_parity", "equal_opportunity", "predictive_equality")
 COUNTED = {"demographic_parity": None, "equal_opportunity": 1, "predictive_equality": 0}
@@ -128,6 +129,31 @@ def rows_that_count(criterion, y):
 # ---- oracles for two groups --------------------------------------------------------------------
 
 
+def difference(chosen, rows):
+    """The second group's rate minus the first's: the exact quotient, rounded once."""
+    rates = [Fraction(int(c), int(n)) for c, n in zip(chosen, rows, strict=True)]
+    return float(rates[1] - rates[0])
+
+
+def largest_difference(chosen, rows):
+    """The highest minus the lowest rate: the exact quotient, rounded once."""
+    rates = [Fraction(int(c), int(n)) for c, n in zip(chosen, rows, strict=True)]
+    return float(max(rates) - min(rates))
+
+
+def smallest_gap(criterion, logits, codes, y):
+    """The smallest gap of all pairs of thresholds, none of which is below minus infinity."""
+    eligible = rows_that_count(criterion, y)
+    chosen, rows = [], []
+    for a in (0, 1):
+        z = logits[eligible & (codes == a)]
+        above = [np.sum(z > cut) for cut in [*np.unique(z), -np.inf]]
+        chosen.append(np.unique(above))
+        rows.append(len(z))
+    apart = np.abs(chosen[0][:, None] * rows[1] - chosen[1] * rows[0])
+    return float(Fraction(int(apart.min()), rows[0] * rows[1]))
+
+
 def walk(criterion, logits, codes, y):
     """All points on the way from t = 0 towards equality: (price, rows selected, disparity).
 
@@ -138,7 +164,7 @@ def walk(criterion, logits, codes, y):
     z = [logits[eligible & (codes == a)].astype(np.float64).tolist() for a in (0, 1)]
     rows = [len(values) for values in z]
     chosen = [sum(value > 0 for value in values) for values in z]
-    d = chosen[1] / rows[1] - chosen[0] / rows[0]
+    d = difference(chosen, rows)
     points = [(0.0, tuple(chosen), d)]
     if d == 0:
         return points
@@ -157,7 +183,7 @@ def walk(criterion, logits, codes, y):
                 events.append((-price, 1, -value, a, size))
     for price, _, _, a, change in sorted(events):
         chosen[a] += change
-        d = chosen[1] / rows[1] - chosen[0] / rows[0]
+        d = difference(chosen, rows)
         points.append((price, tuple(chosen), d))
         if (d <= 0) == (high == 1) or d == 0:
             break
@@ -181,8 +207,11 @@ def literal(criterion, logits, codes, y):
         b.append(sign * (len(z) / len(logits)) * unit_price(criterion, z))
     n0, n1 = len(b[0]), len(b[1])
 
+    def apart(second, first):
+        return difference((np.sum(first), np.sum(second)), (n0, n1))
+
     def at(t):
-        return np.sum(b[1] > t) / n1 - np.sum(b[0] < t) / n0
+        return apart(b[1] > t, b[0] < t)
 
     start = at(0.0)
     found = [(0.0, start)]
@@ -190,21 +219,25 @@ def literal(criterion, logits, codes, y):
     if start > 0:
         for t in np.unique(all_b[all_b >= 0]):
             found.append((t, at(t)))
-            found.append((t, np.sum(b[1] > t) / n1 - np.sum(b[0] <= t) / n0))
+            found.append((t, apart(b[1] > t, b[0] <= t)))
     elif start < 0:
         for t in -np.unique(-all_b[all_b <= 0]):
             found.append((-t, at(t)))
-            found.append((-t, np.sum(b[1] >= t) / n1 - np.sum(b[0] < t) / n0))
+            found.append((-t, apart(b[1] >= t, b[0] < t)))
     return found
 
 
 def ask(frontier, tolerance):
-    """The answers, with the warning about tolerances out of reach demanded where it is due."""
+    """The answers; tolerances out of reach and constant decisions are warned about."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         points = frontier.at(tolerance)
-    due = not np.all(points.feasible)
-    assert [w.category for w in caught] == [InfeasibleToleranceWarning] * due
+    given = {w.category for w in caught}
+    assert (InfeasibleToleranceWarning in given) == (not np.all(points.feasible))
+    n_selected = points.selected.sum(axis=(1, 2))
+    constant = (n_selected == 0) | (n_selected == points.counts.sum())
+    assert (ConstantDecisionsWarning in given) == np.any(constant & (points.setting != 0))
+    assert given <= {InfeasibleToleranceWarning, ConstantDecisionsWarning}
     return points
 
 
@@ -226,7 +259,10 @@ def check_figures(criterion, point, logits, codes, y):
     n_groups = len(rates)
     np.testing.assert_array_equal(point.selected, selected)
     np.testing.assert_array_equal(point.rates, rates)
-    assert point.gap == rates.max() - rates.min()
+    label = COUNTED[criterion]
+    sizes = np.array([point.counts.sum(axis=0), *point.counts])[0 if label is None else 1 + label]
+    chosen = selected.sum(axis=0) if label is None else selected[label]
+    assert point.gap == largest_difference(chosen, sizes)
     assert point.accuracy == np.mean(decisions == (y == 1))
     low, high = point.worst
     assert rates[low] == rates.min()
@@ -273,12 +309,17 @@ def test_two_groups_agree_with_brute_force(name, criterion):
         points = ask(frontier, tolerances)
         label = COUNTED[criterion]
         for tolerance, point in zip(tolerances, points, strict=True):
-            (price, chosen, d), feasible = first_along(walked, tolerance)
-            assert point.feasible == feasible
+            (price, chosen, d), on_path = first_along(walked, tolerance)
+            if not on_path:  # searched for among all thresholds
+                smallest = smallest_gap(criterion, logits, codes, y)
+                assert point.feasible == (smallest <= tolerance)
+                assert point.gap <= tolerance if point.feasible else point.gap == smallest
+                continue
+            assert point.feasible
             counts = point.selected.sum(axis=0) if label is None else point.selected[label]
             assert tuple(counts) == chosen
             assert point.gap == abs(d)
-            assert point.disparity == d
+            assert point.disparity == pytest.approx(d, abs=3e-16)
             assert abs(point.setting) >= price
             if price == 0 and chosen == walked[0][1]:
                 assert point.setting == 0.0
@@ -304,12 +345,12 @@ def test_the_least_setting_is_that_of_the_definition(name, criterion):
         points = ask(frontier, TOLERANCES)
         for tolerance, point, index in zip(TOLERANCES, points, points.indices, strict=True):
             within = [t for t, d in found if abs(d) <= tolerance]
-            assert point.feasible == bool(within)
             if within:
+                assert point.feasible
                 assert frontier.points.cost[index] == min(within)
-            else:
+            else:  # the path ends at its smallest gap
                 smallest = min(abs(d) for _, d in found)
-                assert point.gap == smallest
+                assert frontier.gap.min() == smallest
                 least = min(t for t, d in found if abs(d) == smallest)
                 assert frontier.points.cost[index] == least
 
@@ -326,8 +367,8 @@ def test_the_reported_setting_selects_the_reported_rows(criterion):
         frontier = sweep(logits, codes, y, criterion=criterion, min_count=1)
         for index, t in enumerate(frontier.setting):
             selected = np.where(codes == 1, t < b, t > b)
-            rates = [selected[eligible & (codes == a)].mean() for a in (0, 1)]
-            assert abs(rates[1] - rates[0]) == frontier.gap[index]
+            chosen = [selected[eligible & (codes == a)].sum() for a in (0, 1)]
+            assert abs(difference(chosen, sizes)) == frontier.gap[index]
 
 
 @pytest.mark.parametrize("criterion", CRITERIA)
@@ -349,8 +390,11 @@ def test_every_row_changes_its_decision_at_most_once_along_the_path(name, criter
         right = (decisions == (y == 1)).mean(axis=1)
         np.testing.assert_array_equal(frontier.accuracy, right)
         eligible = rows_that_count(criterion, y)
-        rates = [decisions[:, eligible & (codes == a)].mean(axis=1) for a in range(n_groups)]
-        np.testing.assert_array_equal(frontier.gap, np.max(rates, axis=0) - np.min(rates, axis=0))
+        mine = [eligible & (codes == a) for a in range(n_groups)]
+        chosen = np.stack([decisions[:, rows].sum(axis=1) for rows in mine], axis=1)
+        sizes = [rows.sum() for rows in mine]
+        gaps = [largest_difference(line, sizes) for line in chosen]
+        np.testing.assert_array_equal(frontier.gap, gaps)
 
 
 @pytest.mark.parametrize("criterion", CRITERIA)
@@ -409,13 +453,14 @@ def test_minus_infinity_is_never_selected_and_infinity_only_dropped_by_infinity(
     logits = np.array([-np.inf, -np.inf, -1.0, np.inf, np.inf, 1.0])
     codes = [0, 0, 0, 1, 1, 1]
     frontier = sweep(logits, codes, min_count=1)
-    with pytest.warns(InfeasibleToleranceWarning, match=r"smallest gap, 0\.3333"):
-        decisions = frontier.decide(logits, codes, 0.0)
+    with pytest.warns(ConstantDecisionsWarning):  # only selecting nobody has no gap
+        assert not frontier.decide(logits, codes, 0.0).any()
+    decisions = frontier.decide(logits, codes, 0.34)
     assert decisions.tolist() == [False, False, True, True, True, False]
     thresholds, _ = frontier.points.read(np.arange(len(frontier)))
     assert not (thresholds[:, 0] == -np.inf).any()
     assert thresholds[-1, 1] == np.inf
-    assert frontier.gap.tolist() == [1.0, 2 / 3, 2 / 3 - 1 / 3, 1 / 3]
+    assert frontier.gap.tolist() == [1.0, 2 / 3, 1 / 3, 1 / 3]
 
 
 def test_a_group_of_minus_infinity_alone_has_a_threshold_above_it():
@@ -472,7 +517,8 @@ def test_the_histogram_route_gives_the_sorted_routes_answers(
         exact = sweep(logits, codes, y, criterion=criterion, min_count=1)
         tolerances = TOLERANCES if seed % 3 else np.random.default_rng(seed).random(3) * 0.3
         binned = sweep(logits, codes, y, criterion=criterion, tolerances=tolerances, min_count=1)
-        same_points(ask(exact, tolerances), ask(binned, tolerances))
+        reached = tolerances[tolerances >= exact.gap.min()]  # by the path
+        same_points(ask(exact, reached), ask(binned, reached))
         assert binned.certificate == "simultaneous"
 
 
@@ -481,9 +527,10 @@ def test_the_histogram_route_works_without_labels(n_groups, monkeypatch):
     monkeypatch.setattr(sweeping, "SORT_LIMIT", 0)
     monkeypatch.setattr(sweeping, "MAX_BINS_PER_ROW", 10**9)
     logits, codes, _ = draw(continuous, 3, n_groups=n_groups, largest=500, smallest=100)
-    exact = ask(sweep(logits, codes), TOLERANCES)
-    binned = ask(sweep(logits, codes, tolerances=TOLERANCES), TOLERANCES)
-    same_points(exact, binned)
+    path = sweep(logits, codes)
+    reached = TOLERANCES[path.gap.min() <= TOLERANCES]
+    binned = ask(sweep(logits, codes, tolerances=TOLERANCES), reached)
+    same_points(ask(path, reached), binned)
     assert binned.accuracy is None
 
 

@@ -12,7 +12,7 @@ from fairdial.errors import InvalidInputError, UnknownGroupError
 LAW = GaussianLaw()
 SWAPPED = GaussianLaw((0.4, 0.6), (0.6, 0.3), (1.5, 1.2))
 THREE = GaussianLaw((0.5, 0.3, 0.2), (0.2, 0.5, 0.7), (1.0, 1.5, 2.0))
-NAMES = [known.name for known in CRITERIA]
+NAMES = [known.name for known in CRITERIA if known.is_simple]
 
 # criterion, part of the largest disparity: t, two thresholds, accuracy
 KNOWN = {

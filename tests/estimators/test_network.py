@@ -61,11 +61,19 @@ def logits(model: Any, X: Any, groups: Any) -> np.ndarray:
     return model.decision_function(X, sensitive_features=groups, tolerance=1.0)
 
 
+# rows are held out one by one: copies of a row may be separated, a row with a weight is not
+HELD_OUT = dict.fromkeys(
+    [f"check_sample_weight_equivalence_on_{kind}_data" for kind in ("dense", "sparse")],
+    "rows are held out one by one",
+)
+
+
 @parametrize_with_checks(
     [
         FairBayes(CHECKED, random_state=0, min_count=1),
         FairBayes(clone(CHECKED).set_params(encoder=None), random_state=0, min_count=1),
-    ]
+    ],
+    expected_failed_checks=lambda _: HELD_OUT,
 )
 def test_scikit_learns_own_checks_pass(estimator: Any, check: Any) -> None:
     with warnings.catch_warnings():

@@ -27,6 +27,11 @@ from fairdial.estimators.rows import take_rows
 from fairdial.registry import Method, find, method_of, methods, register
 
 pytestmark = pytest.mark.filterwarnings("ignore::fairdial.FairdialWarning")
+# rows are held out one by one: copies of a row may be separated, a row with a weight is not
+HELD_OUT = dict.fromkeys(
+    [f"check_sample_weight_equivalence_on_{kind}_data" for kind in ("dense", "sparse")],
+    "rows are held out one by one",
+)
 DATA = make_gaussian(3000, random_state=0)
 
 
@@ -70,9 +75,13 @@ class ShiftFamily(FamilyClassifier):
         tags.input_tags.sparse = True
         return tags
 
-    def _fit(self, X: Any, y: Any, sensitive_features: Any) -> Any:
-        rows = self._rows_to_fit(X, y, sensitive_features)
-        model = LogisticRegression().fit(take_rows(rows.X, rows.train), rows.y[rows.train])
+    def _fit(self, X: Any, y: Any, sensitive_features: Any, **more: Any) -> Any:
+        rows = self._rows_to_fit(X, y, sensitive_features, **more)
+        model = LogisticRegression().fit(
+            take_rows(rows.X, rows.train),
+            rows.y[rows.train],
+            sample_weight=rows.weights_of(rows.train),
+        )
         self.scorer_ = Shifted(model)
         return self._calibrate_held_out(rows)
 
@@ -98,7 +107,7 @@ def fitted() -> Any:
     return ShiftFamily(random_state=0).fit(DATA.X, DATA.y, sensitive_features=DATA.groups)
 
 
-@parametrize_with_checks([ShiftFamily(random_state=0)])
+@parametrize_with_checks([ShiftFamily(random_state=0)], expected_failed_checks=lambda _: HELD_OUT)
 def test_a_family_without_a_network_passes_scikit_learns_checks(estimator: Any, check: Any) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

@@ -21,10 +21,11 @@ from fairdial import (
     minimum,
     sweep,
 )
-from fairdial.core.criteria import CRITERIA, SELECTION, Criterion, Demand, name_to_save
+from fairdial.core.criteria import CRITERIA, Criterion, name_to_save
+from fairdial.core.demands import Demand
 from fairdial.core.frontier import Frontier
 from fairdial.core.problem import Problem
-from fairdial.core.rates import TRUE_POSITIVE, Rate
+from fairdial.core.rates import SELECTION, TRUE_POSITIVE, Rate
 from fairdial.datasets import make_gaussian
 from fairdial.io.frontiers import frontier_from_arrays, frontier_to_arrays
 

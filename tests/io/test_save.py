@@ -41,8 +41,9 @@ from fairdial import (
     criterion,
     minimum,
 )
-from fairdial.core.criteria import SELECTION, Criterion, Demand
-from fairdial.core.rates import TRUE_POSITIVE, Rate
+from fairdial.core.criteria import Criterion
+from fairdial.core.demands import Demand
+from fairdial.core.rates import SELECTION, TRUE_POSITIVE, Rate
 from fairdial.io import networks
 from fairdial.io.manifest import digest_of
 

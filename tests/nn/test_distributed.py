@@ -40,7 +40,8 @@ from fairdial import (
     InvalidInputError,
     Network,
 )
-from fairdial.core.criteria import SELECTION, TRUE_POSITIVE
+from fairdial.core.criteria import DEMOGRAPHIC_PARITY, EQUAL_OPPORTUNITY
+from fairdial.core.rates import SELECTION, TRUE_POSITIVE
 from fairdial.datasets import Pictures as Table
 from fairdial.errors import InterruptedWarning
 from fairdial.nn.data import PairedBatches, TensorInputs
@@ -164,13 +165,13 @@ def bilevel(net: DialNet, aux: str = "step", rate: Any = SELECTION, **settings: 
 def epo(net: DialNet) -> Step:
     net.kept = list(range(net.members))  # each member is a run
     vectors = np.array([[0.6, 0.8], [0.9, 0.3]])[: net.members]
-    return EPOStep(net, Tradeoff(TRUE_POSITIVE), vectors=vectors, rate=0.01)
+    return EPOStep(net, Tradeoff(EQUAL_OPPORTUNITY), vectors=vectors, rate=0.01)
 
 
 def fairbinn(net: DialNet, accumulate: bool = True) -> Step:
     return FairBiNNStep(
         net,
-        Tradeoff(SELECTION),
+        Tradeoff(DEMOGRAPHIC_PARITY),
         etas=np.array([2.0]),
         fairness=fairness_names(net),
         rate=0.01,
@@ -183,7 +184,7 @@ def yoto(net: DialNet) -> Step:
     widths = [*getattr(net.trunk, "active_widths", []), *net.head.active_widths]
     net.film = Film(len(net.head.layers[0].weight), widths, draw(2), hidden=3, identity=False)
     net.double()
-    objective = Tradeoff(SELECTION)
+    objective = Tradeoff(DEMOGRAPHIC_PARITY)
     return YOTOStep(net, objective, bounds=(0.1, 9.0), condition=np.log, rate=0.01, seed=5)
 
 

@@ -7,7 +7,7 @@ import pytest
 from scipy.optimize import brentq
 from scipy.special import expit
 
-from fairdial.core.criteria import FALSE_POSITIVE, SELECTION, TRUE_POSITIVE, Rate
+from fairdial.core.rates import FALSE_POSITIVE, SELECTION, TRUE_POSITIVE, Rate
 from fairdial.nn.implicit import find_fairest, hard_root, setting_domain
 
 RATES = [SELECTION, TRUE_POSITIVE, FALSE_POSITIVE]

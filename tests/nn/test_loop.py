@@ -16,7 +16,8 @@ import torch
 from torch import Tensor, nn
 
 from fairdial import GFB, CheckpointError, FairBayes, FairdialWarning, Network
-from fairdial.core.criteria import DEMOGRAPHIC_PARITY, SELECTION
+from fairdial.core.criteria import DEMOGRAPHIC_PARITY
+from fairdial.core.rates import SELECTION
 from fairdial.datasets import make_gaussian
 from fairdial.nn.build import build_net
 from fairdial.nn.checkpoint import FILE
@@ -536,7 +537,7 @@ def stacked(
         seed=1,
     )
     settings = {"rate": 0.02, "weight_decay": 0.05} | STEPS[kind]
-    chosen, objective = list(runs), Tradeoff(SELECTION)
+    chosen, objective = list(runs), Tradeoff(DEMOGRAPHIC_PARITY)
     if "epo" in kind:
         vectors = np.column_stack((np.cos(ANGLES), np.sin(ANGLES)))[chosen]
         return EPOStep(net, objective, vectors=vectors, **settings), batches
@@ -625,7 +626,7 @@ def test_validation_rows_stop_the_runs_as_they_would_alone(kind: str) -> None:
 
     def score(runs: list[int]) -> Any:
         return lambda net: score_weighted(
-            net, data, objective=Tradeoff(SELECTION), weights=weights[runs]
+            net, data, objective=Tradeoff(DEMOGRAPHIC_PARITY), weights=weights[runs]
         )
 
     step, batches = stacked(kind)
@@ -771,7 +772,14 @@ def test_drawn_weights_resume_with_the_same_bits(average: float | None, tmp_path
         network = Network(hidden=(6, 5), head=4, members=2)
         net = build_net(network, torch.zeros(2, 3), 2, 0, film={"hidden": 4}).double()
         bounds = (1e-3, 10.0)
-        step = YOTOStep(net, Tradeoff(SELECTION), bounds=bounds, condition=float, rate=0.02, seed=3)
+        step = YOTOStep(
+            net,
+            Tradeoff(DEMOGRAPHIC_PARITY),
+            bounds=bounds,
+            condition=float,
+            rate=0.02,
+            seed=3,
+        )
         return step, batches
 
     asked: dict[str, Any] = {"epochs": 5, "average": average}
@@ -799,7 +807,7 @@ def test_settings_without_validation_rows_train_to_the_end() -> None:
     x, y, codes = table()
     network = quick(members=1, patience=1, epochs=4)
     data = training_data(x.float(), y, codes)
-    objective = Tradeoff(SELECTION)
+    objective = Tradeoff(DEMOGRAPHIC_PARITY)
 
     def fit(etas: np.ndarray) -> Any:
         method = Method(

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.func import functional_call
 from torch.nn.functional import softplus
 
-from fairdial.core.criteria import FALSE_POSITIVE, SELECTION, TRUE_POSITIVE, Rate
+from fairdial.core.rates import FALSE_POSITIVE, SELECTION, TRUE_POSITIVE, Rate
 from fairdial.nn.implicit import setting_domain
 from fairdial.nn.masoba import GaussNewton, Objective, directions, residual
 from fairdial.nn.nets import ALL, DialNet, Head, MLPTrunk, ModuleStack

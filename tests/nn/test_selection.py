@@ -17,12 +17,16 @@ from fairdial.core.criteria import (
     PREDICTIVE_EQUALITY,
     Criterion,
 )
+from fairdial.core.criteria import criterion as find_criterion
+from fairdial.core.problem import Problem
+from fairdial.core.strata import find_strata
 from fairdial.core.sweep import sweep_encoded
 from fairdial.nn.build import build_net
 from fairdial.nn.data import InputEncoder, TensorInputs, TrainingData
 from fairdial.nn.nets import DialNet
 from fairdial.nn.scorer import score_runs
 from fairdial.nn.selection import (
+    FEW_TOLERANCES,
     dial_figures,
     interval_figures,
     score_conditions,
@@ -48,7 +52,7 @@ def held_rows(
 
 
 def objective_of(held: TrainingData) -> Tradeoff:
-    return Tradeoff(held.criterion.rate)
+    return Tradeoff(held.criterion)
 
 
 def net_of(*, runs: int = 1, film: Any = None, groups: int = 2) -> DialNet:
@@ -225,9 +229,8 @@ def test_interval_figures_are_those_of_the_theorem() -> None:
     codes = rng.integers(0, 2, n)
     eta = rng.beta(2, 2 + codes)
     z = logit(eta)
-    frontier = sweep_encoded(z, codes, rng.random(n) < eta, DEMOGRAPHIC_PARITY, (0, 1), min_count=1)
     fairest = np.array([-0.31, 0.52])
-    found = interval_figures(z, codes, fairest, frontier)
+    found = interval_figures(z, codes, fairest)
     kappa = 1.0 / (1.0 + np.exp(-fairest))
     inside = (eta > np.minimum(0.5, kappa)[codes]) & (eta <= np.maximum(0.5, kappa)[codes])
     assert found["interval_share"] == inside.mean()
@@ -257,7 +260,9 @@ def dial_rows(n: int = 400) -> tuple[np.ndarray, TrainingData]:
 def test_the_dial_score_is_the_area_under_what_the_dial_delivers() -> None:
     z, data = dial_rows()
     found = dial_figures(z, data, "dial")
-    frontier = sweep_encoded(z, data.codes, data.y, DEMOGRAPHIC_PARITY, (0, 1), min_count=1)
+    frontier = sweep_encoded(
+        z, data.codes, data.y, Problem(DEMOGRAPHIC_PARITY), (0, 1), min_count=1
+    )
     tolerances = np.linspace(0.0, 1.0, 4001)
     points, _ = frontier.points.find(tolerances)
     delivered = frontier.accuracy_of(points)
@@ -272,7 +277,9 @@ def test_the_score_can_be_the_papers_hypervolume() -> None:
     assert found["score"] == found["hypervolume"]
     other = dial_figures(z, data, "dial")
     assert found["hypervolume"] == other["hypervolume"]
-    frontier = sweep_encoded(z, data.codes, data.y, DEMOGRAPHIC_PARITY, (0, 1), min_count=1)
+    frontier = sweep_encoded(
+        z, data.codes, data.y, Problem(DEMOGRAPHIC_PARITY), (0, 1), min_count=1
+    )
     points, _ = frontier.points.find(np.linspace(0.0, frontier.gap[0], 50))
     best = np.maximum.accumulate(frontier.accuracy[points])  # of those within a gap
     gaps = frontier.gap[points]
@@ -294,3 +301,51 @@ def test_validation_rows_of_one_group_are_scored_by_accuracy() -> None:
     found = dial_figures(z[one], data)
     right = ((z > 0) == data.y)[one].mean()
     assert found == {"score": right, "accuracy": right}
+
+
+# ---- several rates, strata and weights ---------------------------------------------------------
+
+SEVERAL = ["equalized_odds", "demographic_parity_ratio", "accuracy_parity", "predictive_parity"]
+
+
+@pytest.mark.parametrize("name", SEVERAL)
+@pytest.mark.parametrize("by", ["dial", "hypervolume"])
+def test_searched_dials_are_scored_at_a_few_tolerances(name: str, by: str) -> None:
+    z, data = dial_rows()
+    data.criterion = find_criterion(name)
+    found = dial_figures(z, data, by)
+    frontier = sweep_encoded(z, data.codes, data.y, Problem(data.criterion), (0, 1), min_count=1)
+    tolerances = np.linspace(0.0, found["gap"], FEW_TOLERANCES + 1)[1:]
+    points = frontier.at(tolerances)
+    assert (found["fairest_gap"], found["accuracy"]) == (points.gap[0], points.accuracy[-1])
+    expected = found["gap"] * points.accuracy.mean() + (1 - found["gap"]) * points.accuracy[-1]
+    if by == "dial":
+        assert found["score"] == pytest.approx(expected, rel=1e-12)
+    plain = (z > 0) == data.y
+    assert found["accuracy"] >= plain.mean() - 0.02
+
+
+@pytest.mark.parametrize("name", ["demographic_parity", "equal_opportunity", "equalized_odds"])
+@pytest.mark.parametrize("strata", [False, True])
+def test_whole_weights_of_validation_rows_are_repeated_rows(name: str, strata: bool) -> None:
+    z, data = dial_rows()
+    rng = np.random.default_rng(3)
+    counts, kind = rng.integers(1, 4, len(z)), find_criterion(name)
+    places = np.repeat(np.arange(len(z)), counts)
+    found = rng.integers(0, 2, len(z)) if strata else None
+    repeated = None if found is None else found[places]
+    one, other = copy.copy(data), copy.copy(data)
+    one.weights, one.validation = counts, np.arange(len(z))
+    other.validation = np.arange(len(places))
+    other.y, other.codes = data.y[places], data.codes[places]
+    one.criterion, one.strata = find_strata(kind, found, len(z))
+    other.criterion, other.strata = find_strata(kind, repeated, len(places))
+    here, there = dial_figures(z, one), dial_figures(z[places], other)
+    assert here == pytest.approx(there, rel=1e-12)
+    if not strata:
+        parts = [
+            tradeoff_figures(lines, held, Tradeoff(kind))
+            for lines, held in ((z[None], one), (z[places][None], other))
+        ]
+        for what in parts[0]:
+            np.testing.assert_allclose(parts[0][what], parts[1][what], rtol=1e-12)

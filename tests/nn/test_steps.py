@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from fairdial import DivergedError
-from fairdial.core.criteria import SELECTION
+from fairdial.core.rates import SELECTION
 from fairdial.nn.masoba import Directions, Objective, directions
 from fairdial.nn.nets import DialNet, Head, MLPTrunk, ModuleStack
 from fairdial.nn.steps import BilevelStep, PlainStep

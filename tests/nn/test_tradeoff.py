@@ -13,7 +13,10 @@ from scipy.stats import kstest, spearmanr
 from torch import Tensor, nn
 from torch.nn import functional
 
-from fairdial.core.criteria import FALSE_POSITIVE, SELECTION, TRUE_POSITIVE, Rate
+from fairdial.core.criteria import Criterion
+from fairdial.core.criteria import criterion as find_criterion
+from fairdial.core.rates import FALSE_POSITIVE, SELECTION, TRUE_POSITIVE, Rate
+from fairdial.errors import InvalidInputError
 from fairdial.nn.nets import DialNet, Film, Head, MLPTrunk, ModuleStack
 from fairdial.nn.pareto import epo_weights
 from fairdial.nn.partition import fairness_names
@@ -52,6 +55,10 @@ def plain_gap(z: Tensor, y: Tensor, rate: Rate, sharpness: float = 10.0) -> Tens
     return max(rates) - min(rates) if rates else z.new_zeros(())
 
 
+def criterion_of(*rates: Rate) -> Criterion:
+    return Criterion("+".join(rate.name for rate in rates), rates)
+
+
 def plain_loss(z: Tensor, y: Tensor, gamma: float = 0.0) -> Tensor:
     """Focal loss of one member's logits (G, B): the groups' means, averaged."""
     rows = functional.binary_cross_entropy_with_logits(z, y, reduction="none")
@@ -68,7 +75,7 @@ def test_the_gap_is_highest_minus_lowest_mean_sigmoid(
     rate: Rate, groups: int, sharpness: float
 ) -> None:
     logits, y = paired(0, members=3, groups=groups)
-    found = Tradeoff(rate, sharpness=sharpness).disparity(logits, y)
+    found = Tradeoff(criterion_of(rate), sharpness=sharpness).disparity(logits, y)
     assert found.value.shape == (3,)
     assert found.gradient.shape == logits.shape
     for m in range(3):
@@ -82,7 +89,7 @@ def test_the_gap_is_highest_minus_lowest_mean_sigmoid(
 @pytest.mark.parametrize("groups", [2, 3])
 def test_the_gaps_gradient_is_that_of_differences(rate: Rate, groups: int) -> None:
     logits, y = paired(1, groups=groups, n=5)
-    objective, eps = Tradeoff(rate), 1e-6
+    objective, eps = Tradeoff(criterion_of(rate)), 1e-6
     found = objective.disparity(logits, y).gradient
     slopes = torch.zeros_like(logits)
     for place in np.ndindex(*logits.shape):
@@ -100,7 +107,7 @@ def test_the_gaps_gradient_is_that_of_differences(rate: Rate, groups: int) -> No
 @pytest.mark.parametrize("groups", [2, 3])
 def test_the_gaps_gradient_is_autograds(rate: Rate, groups: int) -> None:
     logits, y = paired(2, members=3, groups=groups)
-    objective, z = Tradeoff(rate), logits.clone().requires_grad_()
+    objective, z = Tradeoff(criterion_of(rate)), logits.clone().requires_grad_()
     assert torch.autograd.gradcheck(lambda z: objective.disparity(z, y).value, z)
     total = sum(plain_gap(z[m], y, rate) for m in range(3))
     (expected,) = torch.autograd.grad(total, z)
@@ -113,7 +120,7 @@ def test_the_gaps_gradient_is_autograds(rate: Rate, groups: int) -> None:
 @pytest.mark.parametrize("groups", [1, 2, 3])
 def test_the_prediction_loss_and_its_gradient_are_autograds(gamma: float, groups: int) -> None:
     logits, y = paired(3, members=3, groups=groups, spread=2.0)
-    found = Tradeoff(SELECTION, gamma).accuracy(logits, y)
+    found = Tradeoff(criterion_of(SELECTION), gamma).accuracy(logits, y)
     z = logits.clone().requires_grad_()
     losses = [plain_loss(z[m], y, gamma) for m in range(3)]
     (expected,) = torch.autograd.grad(sum(losses), z)
@@ -123,11 +130,11 @@ def test_the_prediction_loss_and_its_gradient_are_autograds(gamma: float, groups
 
 def test_the_masks_of_two_criteria_split_the_rows() -> None:
     logits, y = paired(4)
-    by_positive = Tradeoff(TRUE_POSITIVE).disparity(logits, y).gradient
-    by_negative = Tradeoff(FALSE_POSITIVE).disparity(logits, y).gradient
+    by_positive = Tradeoff(criterion_of(TRUE_POSITIVE)).disparity(logits, y).gradient
+    by_negative = Tradeoff(criterion_of(FALSE_POSITIVE)).disparity(logits, y).gradient
     assert bool(((by_positive != 0) == (y == 1)).all())
     assert bool(((by_negative != 0) == (y == 0)).all())
-    flipped = Tradeoff(FALSE_POSITIVE).disparity(logits, 1.0 - y)
+    flipped = Tradeoff(criterion_of(FALSE_POSITIVE)).disparity(logits, 1.0 - y)
     assert torch.equal(flipped.gradient, by_positive)
 
 
@@ -138,8 +145,8 @@ def test_a_group_without_eligible_rows_is_left_out(rate: Rate, empty: int) -> No
     logits[:, empty] = torch.tensor([[9.0], [-9.0]])  # would be the highest, or the lowest
     y[empty] = 1.0 - rate.eligible
     rest = [a for a in range(3) if a != empty]
-    found = Tradeoff(rate).disparity(logits, y)
-    alone = Tradeoff(rate).disparity(logits[:, rest], y[rest])
+    found = Tradeoff(criterion_of(rate)).disparity(logits, y)
+    alone = Tradeoff(criterion_of(rate)).disparity(logits[:, rest], y[rest])
     torch.testing.assert_close(found.value, alone.value)
     torch.testing.assert_close(found.gradient[:, rest], alone.gradient)
     assert bool((found.gradient[:, empty] == 0).all())
@@ -151,7 +158,7 @@ def test_fewer_than_two_groups_with_eligible_rows_have_no_gap(full: tuple[int, .
     logits, y = paired(6, groups=3)
     y[:] = 0.0
     y[list(full), 2:] = 1.0
-    found = Tradeoff(TRUE_POSITIVE).disparity(logits, y)
+    found = Tradeoff(criterion_of(TRUE_POSITIVE)).disparity(logits, y)
     assert bool((found.value == 0).all())
     assert bool((found.gradient == 0).all())
 
@@ -168,7 +175,7 @@ def test_equal_rates_have_no_gap_and_no_gradient() -> None:
 def test_sharp_sigmoids_give_the_gap_of_decisions(rate: Rate, groups: int) -> None:
     logits, y = paired(8, groups=groups, n=40)
     logits = logits.sign() * (logits.abs() + 0.01)
-    found = Tradeoff(rate, sharpness=1e7).disparity(logits, y)
+    found = Tradeoff(criterion_of(rate), sharpness=1e7).disparity(logits, y)
     used = eligible(rate, y)
     for m in range(2):
         rates = [float((logits[m, a] > 0)[used[a]].double().mean()) for a in range(groups)]
@@ -179,7 +186,10 @@ def test_sharp_sigmoids_give_the_gap_of_decisions(rate: Rate, groups: int) -> No
 @every_rate
 def test_extreme_logits_stay_finite(rate: Rate) -> None:
     logits, y = paired(9, spread=1e30)
-    for part in (Tradeoff(rate).disparity(logits, y), Tradeoff(rate, 2.0).accuracy(logits, y)):
+    for part in (
+        Tradeoff(criterion_of(rate)).disparity(logits, y),
+        Tradeoff(criterion_of(rate), 2.0).accuracy(logits, y),
+    ):
         assert bool(torch.isfinite(part.gradient).all())
         assert bool(torch.isfinite(part.value).all())
 
@@ -189,7 +199,7 @@ def test_the_gap_lies_between_0_and_1_and_its_gradient_never_in_three_groups(
     seed: int, groups: int, which: int
 ) -> None:
     logits, y = paired(seed, groups=groups, spread=1.0)
-    found = Tradeoff(RATES[which]).disparity(logits, y)
+    found = Tradeoff(criterion_of(RATES[which])).disparity(logits, y)
     assert bool(((found.value >= 0) & (found.value <= 1)).all())
     pulls = found.gradient.sum(dim=2)  # (M, G): up for the highest, down for the lowest
     assert bool(((pulls > 0).sum(dim=1) <= 1).all())
@@ -199,7 +209,7 @@ def test_the_gap_lies_between_0_and_1_and_its_gradient_never_in_three_groups(
 @every_rate
 def test_the_order_does_not_matter(rate: Rate) -> None:
     logits, y = paired(10, members=3, groups=3)
-    objective = Tradeoff(rate, 2.0)
+    objective = Tradeoff(criterion_of(rate), 2.0)
     rng = np.random.default_rng(0)
     rows = torch.as_tensor(np.stack([rng.permutation(9) for _ in range(3)]))
     groups, members = torch.tensor([2, 0, 1]), torch.tensor([1, 2, 0])
@@ -213,6 +223,56 @@ def test_the_order_does_not_matter(rate: Rate) -> None:
         torch.testing.assert_close(two.gradient, mixed(one.gradient), rtol=1e-13, atol=0)
 
 
+# ---- several demands ---------------------------------------------------------------------------
+
+
+def test_the_gap_of_several_rates_is_the_sum_of_their_gaps() -> None:
+    logits, y = paired(20, members=3, groups=3)
+    both = Tradeoff(find_criterion("equalized_odds"))
+    parts = [Tradeoff(criterion_of(rate)) for rate in (TRUE_POSITIVE, FALSE_POSITIVE)]
+    found, alone = both.disparity(logits, y), [part.disparity(logits, y) for part in parts]
+    torch.testing.assert_close(found.value, alone[0].value + alone[1].value)
+    torch.testing.assert_close(found.gradient, alone[0].gradient + alone[1].gradient)
+    codes = np.repeat(np.arange(3), 9)
+    flat = logits.flatten(1).numpy(), y.flatten().numpy() == 1, codes
+    expected = sum(part.on_rows(*flat)[1] for part in parts)
+    np.testing.assert_allclose(both.on_rows(*flat)[1], expected, rtol=1e-12)
+
+
+def test_gaps_are_divided_by_their_scales() -> None:
+    logits, y = paired(21, groups=2)
+    scaled = find_criterion({"demographic_parity": 0.1, "equal_opportunity": 0.05})
+    found = Tradeoff(scaled).disparity(logits, y)
+    kinds = criterion_of(SELECTION), criterion_of(TRUE_POSITIVE)
+    parts = [Tradeoff(kind).disparity(logits, y) for kind in kinds]
+    torch.testing.assert_close(found.value, parts[0].value + 2.0 * parts[1].value)
+    torch.testing.assert_close(found.gradient, parts[0].gradient + 2.0 * parts[1].gradient)
+
+
+def test_opposite_rates_have_the_same_gap() -> None:
+    logits, y = paired(22, groups=3)
+    one = Tradeoff(find_criterion("false_negative_rate_parity")).disparity(logits, y)
+    other = Tradeoff(criterion_of(TRUE_POSITIVE)).disparity(logits, y)
+    assert torch.equal(one.value, other.value)
+    assert torch.equal(one.gradient, other.gradient)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "demographic_parity_ratio",
+        "accuracy_parity",
+        "predictive_parity",
+        "true_positive_rate>=0.5",
+        "equalized_odds+false_positive_rate<=0.1",
+    ],
+)
+def test_demands_without_a_smooth_gap_are_refused(name: str) -> None:
+    with pytest.raises(InvalidInputError) as caught:
+        Tradeoff(find_criterion(name))
+    assert caught.value.argument == "criterion"
+
+
 # ---- both losses of flat rows ------------------------------------------------------------------
 
 
@@ -221,7 +281,7 @@ def test_the_order_does_not_matter(rate: Rate) -> None:
 @pytest.mark.parametrize("gamma", [0.0, 2.0])
 def test_flat_rows_have_the_losses_of_paired_ones(rate: Rate, groups: int, gamma: float) -> None:
     logits, y = paired(11, members=4, groups=groups)
-    objective = Tradeoff(rate, gamma)
+    objective = Tradeoff(criterion_of(rate), gamma)
     order = np.random.default_rng(0).permutation(groups * 9)
     codes = np.repeat(np.arange(groups), 9)
     loss, gap = objective.on_rows(
@@ -236,7 +296,7 @@ def test_groups_of_any_size_count_alike(rate: Rate) -> None:
     rng = np.random.default_rng(1)
     codes = np.repeat([0, 1, 3], [5, 40, 11])  # group 2 has no rows
     z, positive = rng.standard_normal((2, 56)), rng.random(56) < 0.5
-    loss, gap = Tradeoff(rate).on_rows(z, positive, codes)
+    loss, gap = Tradeoff(criterion_of(rate)).on_rows(z, positive, codes)
     used = np.ones(56, bool) if rate.eligible is None else positive == rate.eligible
     for r in range(2):
         rows = np.logaddexp(0.0, np.where(positive, -z[r], z[r]))
@@ -254,14 +314,14 @@ def test_groups_of_any_size_count_alike(rate: Rate) -> None:
 def test_rows_of_which_none_is_eligible_have_no_gap(positive: bool) -> None:
     rate = FALSE_POSITIVE if positive else TRUE_POSITIVE
     z = np.random.default_rng(2).standard_normal((2, 8))
-    loss, gap = Tradeoff(rate).on_rows(z, np.full(8, positive), np.arange(8) % 2)
+    loss, gap = Tradeoff(criterion_of(rate)).on_rows(z, np.full(8, positive), np.arange(8) % 2)
     assert np.array_equal(gap, [0.0, 0.0])
     assert np.isfinite(loss).all()
 
 
 def test_the_record_has_the_mean_of_each_runs_members() -> None:
     logits, y = paired(12, members=6)
-    objective = Tradeoff(SELECTION)
+    objective = Tradeoff(criterion_of(SELECTION))
     found = objective.losses(logits, y, 3)
     for r in range(3):
         alone = objective.losses(logits[2 * r : 2 * r + 2], y)
@@ -431,7 +491,9 @@ def epo_gradients(
 
 
 def epo(net: DialNet, vectors: np.ndarray, rate: Rate = SELECTION, **settings: Any) -> EPOStep:
-    return EPOStep(net, Tradeoff(rate), vectors=vectors, **({"rate": 0.01} | settings))
+    return EPOStep(
+        net, Tradeoff(criterion_of(rate)), vectors=vectors, **({"rate": 0.01} | settings)
+    )
 
 
 @every_rate
@@ -569,7 +631,7 @@ def test_epo_accepts_a_batch_without_a_gap() -> None:
 def fairbinn(net: DialNet, *, etas: Any = None, **settings: Any) -> FairBiNNStep:
     chosen = {"rate": 0.01, "fair_rate": 0.02, "fairness": fairness_names(net)} | settings
     etas = np.linspace(0.5, 2.0, net.runs) if etas is None else etas
-    return FairBiNNStep(net, Tradeoff(SELECTION), etas=etas, **chosen)
+    return FairBiNNStep(net, Tradeoff(criterion_of(SELECTION)), etas=etas, **chosen)
 
 
 @every_net
@@ -760,7 +822,7 @@ def film_net(members: int = 2, *, shared: bool = False) -> DialNet:
 
 def yoto(net: DialNet, **settings: Any) -> YOTOStep:
     chosen: dict[str, Any] = {"bounds": (1e-3, 10.0), "condition": float, "rate": 0.01, "seed": 0}
-    return YOTOStep(net, Tradeoff(SELECTION), **(chosen | settings))
+    return YOTOStep(net, Tradeoff(criterion_of(SELECTION)), **(chosen | settings))
 
 
 def test_drawn_weights_are_log_uniform_within_their_bounds() -> None:

@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 from fairdial import Costs, criterion, measure, sweep
-from fairdial.core.criteria import find_rate
+from fairdial.core.demands import find_rate
 from fairdial.core.objectives import objective as find_objective
 from fairdial.errors import ConstantDecisionsWarning
 

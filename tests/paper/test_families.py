@@ -83,12 +83,20 @@ def decide(model: Any, data: Any = TEST, **dial: Any) -> np.ndarray:
     return np.asarray(model.predict(data.X, sensitive_features=data.groups, **dial))
 
 
+# rows are held out one by one: copies of a row may be separated, a row with a weight is not
+HELD_OUT = dict.fromkeys(
+    [f"check_sample_weight_equivalence_on_{kind}_data" for kind in ("dense", "sparse")],
+    "rows are held out one by one",
+)
+
+
 @parametrize_with_checks(
     [
         EPO(2, network=CHECKED, random_state=0, min_count=1),
         FairBiNN(2, widen=0, network=CHECKED, random_state=0, min_count=1),
         YOTO(targets=2, network=SLOWER, random_state=0, min_count=1),
-    ]
+    ],
+    expected_failed_checks=lambda _: HELD_OUT,
 )
 def test_scikit_learns_own_checks_pass(estimator: Any, check: Any) -> None:
     with warnings.catch_warnings():

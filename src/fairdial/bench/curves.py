@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from fractions import Fraction
 
 import numpy as np
 import pandas as pd
@@ -31,6 +32,8 @@ def mean_of(values: ArrayLike) -> float:
 def measure(selected: ArrayLike, rows: ArrayLike, criterion: Criterion) -> Floats:
     """Return accuracy and gap (n, 2) of operating points from the rows that they select.
 
+    What is missing to a minimum or maximum rate counts as gap, so that every gap is finite.
+
     Parameters
     ----------
     selected : (n, L, K) array-like
@@ -55,7 +58,9 @@ def measure(selected: ArrayLike, rows: ArrayLike, criterion: Criterion) -> Float
             given=eligible.tolist(),
         )
     accuracy = accuracy_of_counts(chosen, everyone)
-    return np.column_stack((accuracy, criterion.gap_of(chosen, everyone)))
+    always = tuple(d if d.scale else replace(d, scale=Fraction(1)) for d in criterion.demands)
+    gap = replace(criterion, demands=always).gap_of(chosen, everyone)
+    return np.column_stack((accuracy, gap))
 
 
 # ---- one trial ---------------------------------------------------------------------------------

@@ -12,6 +12,7 @@ from sklearn.base import BaseEstimator
 from fairdial.bench.estimators import ESTIMATORS, own_method
 from fairdial.bench.sources import Parts, find_weights, split
 from fairdial.bench.store import Config
+from fairdial.core.objectives import Costs
 from fairdial.datasets import Dataset, Pictures
 from fairdial.estimators.base import DialClassifier
 from fairdial.estimators.learners import SMALL_TREES, boosting, logistic, text_columns
@@ -117,6 +118,9 @@ def make_model(config: Config, parts: Parts) -> DialClassifier:
             arguments[name] = config["settings"]
     arguments |= _tuples(method["arguments"])
     arguments |= {"criterion": config["criterion"], "calibration": None}
+    if "objective" in config:
+        given = config["objective"]
+        arguments["objective"] = given if isinstance(given, str) else Costs(*given)
     if own is None:
         model: DialClassifier = kind(random_state=seed, **arguments)
         return model

@@ -18,6 +18,7 @@ from fairdial.bench.estimators import ESTIMATORS
 from fairdial.bench.model import parameters
 from fairdial.bench.store import Config, replace_file
 from fairdial.core.criteria import criterion as find_criterion
+from fairdial.core.objectives import Costs, Objective, objective
 from fairdial.datasets.registry import DATASETS
 from fairdial.errors import InvalidInputError
 from fairdial.estimators.fairbayes import FairBayes
@@ -188,7 +189,11 @@ class Plan:
         Which rows the results are measured on. Exploration uses validation rows and never reads
         the test rows of its splits.
     criteria : tuple of str
-        Fairness criteria.
+        Fairness criteria, as :func:`fairdial.criterion` reads them: names, or combinations such as
+        "equalized_odds+true_positive_rate>=0.6".
+    objective : str or (float, float)
+        What thresholds maximize: "accuracy", "balanced_accuracy", "f1"; or the costs of a false
+        positive and of a false negative. Families choose by accuracy.
     settings : int
         Operating points of a method's curve.
     baseline : str
@@ -212,6 +217,7 @@ class Plan:
     methods: tuple[Method, ...]
     seeds: tuple[int, ...]
     criteria: tuple[str, ...] = ("demographic_parity",)
+    objective: str | tuple[float, float] = "accuracy"
     inits: int = 1
     evaluate: str = "test"
     settings: int = 10
@@ -234,6 +240,7 @@ class Plan:
             _check_choice(name, "datasets", DATASETS, " in the plan")
         for name in self.criteria:
             find_criterion(name)
+        self._check_problem()
         for seed in self.seeds:
             _check_integer(seed, "seeds", least=0)
         _check_integer(self.settings, "settings", least=2)
@@ -265,6 +272,18 @@ class Plan:
                     "settings",
                     f"be 'default' for {', '.join(unknown)}, which the paper doesn't have",
                     given=f"'paper' in the method {method.name!r}",
+                )
+
+    def _check_problem(self) -> None:
+        """Refuse objectives and criteria that a method can't handle."""
+        find_objective(self.objective)
+        for method in self.methods:
+            accepted = parameters(ESTIMATORS[method.estimator])
+            if self.objective != "accuracy" and "objective" not in accepted:
+                raise InvalidInputError(
+                    "objective",
+                    f"be 'accuracy' for {method.estimator}, which has no thresholds",
+                    given=f"{self.objective!r} in a plan with the method {method.name!r}",
                 )
 
     def _choose_roles(self, names: tuple[str, ...]) -> None:
@@ -311,9 +330,20 @@ class Plan:
         }
         if self.train_rows is not None:
             config["train_rows"] = self.train_rows
+        if self.objective != "accuracy":
+            config["objective"] = _lists(self.objective)  # type: ignore[typeddict-item]
         if self.evaluate != "test":
             config["evaluate"] = self.evaluate
         return config
+
+
+def find_objective(given: str | Sequence[float]) -> Objective:
+    """Return the objective of a plan: a name, or two costs."""
+    if isinstance(given, str):
+        return objective(given)
+    if not isinstance(given, (tuple, list)) or len(given) != 2:
+        raise InvalidInputError("objective", "be a name or two costs", given=repr(given))
+    return Costs(*given)
 
 
 # ---- files -------------------------------------------------------------------------------------

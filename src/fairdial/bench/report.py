@@ -142,6 +142,15 @@ def _short(study: Study, found: list[Claim]) -> list[Block]:
     return blocks
 
 
+def _objective(plan: Plan) -> list[str]:
+    if plan.objective == "accuracy":
+        return []
+    name = plan.objective
+    if not isinstance(name, str):
+        name = f"minus mean cost (false positive {name[0]:g}, false negative {name[1]:g})"
+    return [f"Thresholds maximize {name.replace('_', ' ')}; the tables show accuracy."]
+
+
 def _what_was_run(study: Study) -> list[Block]:
     plan = study.plan
     blocks: list[Block] = []
@@ -157,6 +166,7 @@ def _what_was_run(study: Study) -> list[Block]:
         f"Trials: {len(study.records)} of {len(plan.trials())} done, {len(study.missing)} missing, "
         f"{len(study.failed)} failed.",
         f"Data sets: {', '.join(plan.datasets)}{sample}. Criteria: {criteria}.",
+        *_objective(plan),
         f"Seeds ({len(plan.seeds)}): {', '.join(map(str, plan.seeds))}. A seed fixes the split, "
         "the initial weights and the batches, which methods share.",
         *([f"Initializations per split: {plan.inits}."] if plan.inits > 1 else []),

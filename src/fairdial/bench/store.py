@@ -58,6 +58,7 @@ class Config(TypedDict):
     tolerances: NotRequired[list[float]]
     confidence: NotRequired[float]
     epochs: NotRequired[int]
+    objective: NotRequired[str | list[float]]  # a name, or costs of the two kinds of errors
 
 
 class Record(TypedDict):

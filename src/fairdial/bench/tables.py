@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Mapping
 from typing import NamedTuple
@@ -74,7 +75,7 @@ def percent(value: float) -> str:
 
 
 def _label(kind: str, panel: Panel) -> str:
-    return f"tab:{kind}-{panel.dataset}-{panel.criterion}".replace("_", "-")
+    return re.sub(r"[^\w:.]|_", "-", f"tab:{kind}-{panel.dataset}-{panel.criterion}")
 
 
 # ---- what was run ------------------------------------------------------------------------------

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from fairdial._arrays import Counts, Floats, Indices
 from fairdial.bench.model import make_model, read_parts
@@ -21,10 +22,19 @@ from fairdial.bench.store import Config, Record, environment, trial_code
 from fairdial.core.criteria import criterion as find_criterion
 from fairdial.core.decide import count_rows, count_selected
 from fairdial.core.frontier import Frontier
-from fairdial.core.sweep import sweep
+from fairdial.core.point import Point, Points
+from fairdial.core.searched import SearchedPoints
+from fairdial.core.sweep import sweep_encoded
 from fairdial.datasets import Dataset
-from fairdial.errors import CannotCertifyError, FairdialWarning, InterruptedWarning
+from fairdial.errors import (
+    CannotCertifyError,
+    ConstantDecisionsWarning,
+    FairdialWarning,
+    InfeasibleToleranceWarning,
+    InterruptedWarning,
+)
 from fairdial.estimators.base import DialClassifier
+from fairdial.estimators.draws import draw_rows
 from fairdial.estimators.families import FamilyClassifier, Measurement
 from fairdial.estimators.thresholds import ThresholdClassifier
 from fairdial.nn.network import Network
@@ -32,6 +42,7 @@ from fairdial.paper.family import SettingsClassifier
 from fairdial.paper.yoto import YOTO, bisect_weight
 
 CURVE = 200  # operating points that are counted on test rows, at most
+SEARCHED = 41  # the same, where each tolerance is a search
 
 
 def run_trial(config: Config) -> Record:
@@ -97,16 +108,18 @@ def _study(config: Config) -> tuple[dict[str, Any], dict[str, float]]:
         model.calibrate(held.X, held.y, sensitive_features=held.groups)
     clock.lap("calibrate")
     frontier = model.frontier_
-    own = own_points(model, config["settings"])
-    curve = curve_points(frontier).tolist()
-    grid, feasible = frontier.points.find(np.array(config["tolerances"]))
-    certified = [_certify(frontier, t, config["confidence"]) for t in config["tolerances"]]
+    states = States(frontier)
+    own = own_points(model, config["settings"], states)
+    curve = curve_points(frontier, states)
+    chosen = _choose(frontier, config["tolerances"])
+    grid, feasible = states.add(chosen), chosen.feasible
+    certified = [_certify(frontier, t, config["confidence"], states) for t in config["tolerances"]]
     clock.lap("choose")
     parts.test.release()
     counter = Counter(model, parts.test.open())
-    points = sorted({*own, *curve, *grid.tolist(), *(p for p in certified if p is not None)})
-    on_calibration = frontier.points.read(np.array(points))[1]  # (n, L, K)
-    on_test = np.stack([counter.selected(point) for point in points])
+    points = sorted({*own, *curve, *grid, *(p for p in certified if p is not None)})
+    on_calibration = np.stack([states[point].selected for point in points])  # (n, L, K)
+    on_test = np.stack([counter.selected(states[point]) for point in points])
     clock.lap("evaluate")
     result = {
         "data": parts.key,
@@ -123,7 +136,7 @@ def _study(config: Config) -> tuple[dict[str, Any], dict[str, float]]:
         },
         "points": own,
         "curve": curve,
-        "grid": grid.tolist(),
+        "grid": grid,
         "feasible": feasible.tolist(),
         "certified": certified,
         "epochs": _epochs(model),
@@ -131,17 +144,69 @@ def _study(config: Config) -> tuple[dict[str, Any], dict[str, float]]:
     return result, clock.seconds
 
 
+class States:
+    """The operating points that a trial chose, each once, with a number.
+
+    A point of the frontier's own list keeps its place there; one that was searched for gets a
+    number after them.
+    """
+
+    def __init__(self, frontier: Frontier) -> None:
+        self._frontier = frontier
+        self._numbers: dict[tuple[float, bytes], int] = {}
+        self._points: dict[int, Point] = {}
+
+    def __getitem__(self, number: int) -> Point:
+        return self._points[number]
+
+    def add(self, points: Points) -> list[int]:
+        """Return the numbers of points, which may be new."""
+        places = self._places(points)
+        return [self._add(point, place) for point, place in zip(points, places, strict=True)]
+
+    def _places(self, points: Points) -> list[int | None]:
+        """Return the place of each point in the frontier's list; None for searched ones."""
+        if points.indices is None or not len(points):
+            return [None] * len(points)
+        listed = self._frontier.points.read(points.indices)[0]
+        same = (listed == points.thresholds).all(axis=1).tolist()
+        indices = points.indices.tolist()
+        return [i if equal else None for i, equal in zip(indices, same, strict=True)]
+
+    def _add(self, point: Point, place: int | None) -> int:
+        setting = point.setting if point.is_family else 0.0
+        rule = point.thresholds if point.lottery is None else np.concatenate(point.lottery)
+        key = setting, rule.tobytes()
+        if place is None and key not in self._numbers:
+            first = 0 if isinstance(self._frontier.points, SearchedPoints) else len(self._frontier)
+            place = max([first, *(n + 1 for n in self._points)])
+        number = self._numbers.setdefault(key, place) if place is not None else self._numbers[key]
+        self._points.setdefault(number, point)
+        return number
+
+
+def _choose(frontier: Frontier, tolerances: ArrayLike) -> Points:
+    """Return the points at tolerances; the record says which are infeasible, without warnings."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", InfeasibleToleranceWarning)
+        warnings.simplefilter("ignore", ConstantDecisionsWarning)
+        return frontier.at(np.asarray(tolerances, np.float64))
+
+
 class Counter:
     """Counts what the operating points of a model select among some rows."""
 
     def __init__(self, model: DialClassifier, rows: Dataset) -> None:
-        self._frontier, self._scorer = model.frontier_, model.scorer_
+        self._scorer = model.scorer_
         self._codes = _codes(model, rows)
         self._positive = rows.y == 1
         self._n_groups = len(model.frontier_.groups)
         self._logits: Floats | None = None
+        self._draws: Floats | None = None
         if isinstance(model, ThresholdClassifier):
             self._logits = model.logits(rows.X, sensitive_features=rows.groups)
+            if model.problem.randomize is not None:
+                self._draws = draw_rows(rows.X, self._logits)
         else:
             self._rows = model.scorer_.prepare(rows.X, self._codes)
 
@@ -150,14 +215,12 @@ class Counter:
         """(L, K) all rows by label and group."""
         return count_rows(self._codes, self._positive, self._n_groups)
 
-    def selected(self, point: int) -> Counts:
+    def selected(self, point: Point) -> Counts:
         """Return the rows (L, K) that an operating point selects."""
         if self._logits is None:
-            setting = float(self._frontier.setting[point])
-            margins = self._scorer.margins(self._rows, self._codes, setting)
+            margins = self._scorer.margins(self._rows, self._codes, point.setting)
         else:
-            thresholds = self._frontier.points.read(np.array([point]))[0][0]
-            margins = self._logits - thresholds[self._codes]
+            margins = self._logits - point.thresholds_of(self._codes, self._draws)
         counts = count_selected(margins[None], self._codes, self._positive, self._n_groups)
         return np.asarray(counts[0])
 
@@ -168,7 +231,7 @@ def _codes(model: DialClassifier, rows: Dataset) -> Indices:
     return np.asarray(np.argmax(rows.groups[:, None] == names[None], axis=1))
 
 
-def own_points(model: DialClassifier, count: int) -> list[int]:
+def own_points(model: DialClassifier, count: int, states: States) -> list[int]:
     """Return the operating points that make a method's curve, loosest first: the paper's ten.
 
     For thresholds, those at evenly spaced tolerances from the unconstrained gap to 0. For one
@@ -177,29 +240,38 @@ def own_points(model: DialClassifier, count: int) -> list[int]:
     """
     frontier = model.frontier_
     if not isinstance(model, FamilyClassifier):
-        points, _ = frontier.points.find(np.linspace(frontier.gap[0], 0.0, count))
-        return [int(point) for point in points]
+        return states.add(_choose(frontier, np.linspace(_largest(frontier), 0.0, count)))
     if isinstance(model, YOTO):
         settings = model.search_["setting"].to_numpy()[::-1]
     else:
         settings = model.settings_ if isinstance(model, SettingsClassifier) else frontier.setting
     places = {float(setting): i for i, setting in enumerate(frontier.setting)}
-    return [places[float(setting)] for setting in settings]
+    table = frontier.points.tabulate(np.array([places[float(setting)] for setting in settings]))
+    return states.add(frontier._points(table.gap, table, np.ones(len(table), np.bool_)))
 
 
-def curve_points(frontier: Frontier) -> Indices:
+def curve_points(frontier: Frontier, states: States) -> list[int]:
     """Return operating points that some tolerance leads to, at most ``CURVE``, loosest first."""
-    grid = np.linspace(frontier.gap[0], frontier.gap.min(), CURVE)
-    points, _ = frontier.points.find(grid)
-    return np.asarray(np.unique(points))
+    if isinstance(frontier.points, SearchedPoints):  # each tolerance is a search
+        grid = np.linspace(_largest(frontier), 0.0, SEARCHED)
+    else:
+        grid = np.linspace(_largest(frontier), frontier.gap.min(), CURVE)
+    return list(dict.fromkeys(states.add(_choose(frontier, grid))))
 
 
-def _certify(frontier: Frontier, tolerance: float, confidence: float) -> int | None:
+def _largest(frontier: Frontier) -> float:
+    """Return the gap of the least constrained point, at most 1."""
+    points = frontier.points
+    if isinstance(points, SearchedPoints) and points.problem.randomize is None:
+        return min(points.gap_at(points.unconstrained), 1.0)
+    return min(float(frontier.gap[0]), 1.0)
+
+
+def _certify(frontier: Frontier, tolerance: float, confidence: float, states: States) -> int | None:
     try:
-        points = frontier.at([tolerance], confidence=confidence)
+        return states.add(frontier.at([tolerance], confidence=confidence))[0]
     except CannotCertifyError:
         return None
-    return int(points.indices[0])
 
 
 def _epochs(model: DialClassifier) -> dict[str, list[int]] | None:
@@ -256,8 +328,8 @@ def _cost(config: Config) -> tuple[dict[str, Any], dict[str, float]]:
     if retrains:
         seconds |= {"adapt_one": seconds["train_one"], "adapt_many": seconds["train"]}
     else:
-        seconds["adapt_one"] = _adaptation(model, held, tolerances[:1], config["criterion"])
-        seconds["adapt_many"] = _adaptation(model, held, tolerances, config["criterion"])
+        seconds["adapt_one"] = _adaptation(model, held, tolerances[:1])
+        seconds["adapt_many"] = _adaptation(model, held, tolerances)
     parts.test.release()
     test = parts.test.open()
 
@@ -270,15 +342,21 @@ def _cost(config: Config) -> tuple[dict[str, Any], dict[str, float]]:
     return {"rows": {"fit": len(fit), "test": len(test)}}, seconds
 
 
-def _adaptation(model: DialClassifier, held: Dataset, tolerances: Floats, criterion: str) -> float:
+def _adaptation(model: DialClassifier, held: Dataset, tolerances: Floats) -> float:
     """Return the seconds to find thresholds, or YOTO's weights, given scores or prepared rows."""
     codes = _codes(model, held)
     if isinstance(model, ThresholdClassifier):
         logits = model.logits(held.X, sensitive_features=held.groups)
-        return _median(lambda: sweep(logits, codes, held.y, criterion=criterion).at(tolerances))
+        problem, names = model.problem, tuple(range(len(model.frontier_.groups)))
+
+        def find() -> None:
+            frontier = sweep_encoded(logits, codes, held.y == 1, problem, names, min_count=1)
+            _choose(frontier, tolerances)
+
+        return _median(find)
     if not isinstance(model, YOTO):
         return _median(lambda: model.calibrate(held.X, held.y, sensitive_features=held.groups))
-    rows, kind = model.scorer_.prepare(held.X, codes), find_criterion(criterion)
+    rows, kind = model.scorer_.prepare(held.X, codes), find_criterion(model.criterion)
     counts = count_rows(codes, held.y == 1, len(model.frontier_.groups))
 
     def gap_of(weight: float) -> float:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
 from fairdial.cli import options
 from fairdial.cli.output import Output
+from fairdial.cli.problem_options import CONTROL, WEIGHTS, ProblemOptions, stating_problem
 from fairdial.errors import FairdialWarning, InvalidInputError, SmallGroupError, warn
 
 if TYPE_CHECKING:
@@ -26,6 +27,9 @@ if TYPE_CHECKING:
     help="Calibrate without labels, even if DATA has them; for demographic parity.",
 )
 @options.SENSITIVE
+@stating_problem
+@WEIGHTS
+@CONTROL
 @options.DROP_MISSING
 @click.option("--out", type=click.Path(path_type=Path), help="Folder of the calibrated model.")
 @click.option("--in-place", is_flag=True, help="Replace MODEL itself.")
@@ -47,6 +51,9 @@ def calibrate(
     label: str | None,
     no_labels: bool,
     sensitive: tuple[str, ...],
+    problem: ProblemOptions,
+    weights: str | None,
+    control: tuple[str, ...],
     drop_missing: bool,
     out: Path | None,
     in_place: bool,
@@ -60,18 +67,22 @@ def calibrate(
 ) -> None:
     """Recalibrate MODEL on the rows of DATA, which it wasn't trained on.
 
-    The scorer stays as it is. DATA must have rows of every group that the model knows. Demographic
-    parity needs no labels: without a label column, or with --no-labels, the model is calibrated,
-    but its accuracy is unknown. A signed model needs --key-file, which signs the new one too.
+    The scorer stays as it is; criterion, objective and budget stay too, unless options name others.
+    --weights and --control aren't remembered from training. DATA must have rows of every group that
+    the model knows. Demographic parity needs no labels: without a label column, or with
+    --no-labels, the model is calibrated, but its accuracy is unknown. A signed model needs
+    --key-file, which signs the new one too.
 
     \b
     fairdial calibrate model fresh.csv --in-place
+    fairdial calibrate model fresh.csv --criterion equalized_odds --cost-fn 5 --out model2
     fairdial predict model fresh.csv --id sex --out scored.parquet
     fairdial calibrate model scored.parquet --scores logit --group sex --out model2
     """
     from fairdial.cli.model_rows import known_groups
     from fairdial.cli.models import check_model_path, check_stays_signed, open_model
-    from fairdial.cli.points import spell, summarize
+    from fairdial.cli.points import json_number, summarize, warn_if_useless
+    from fairdial.cli.problems import describe_problem, describe_rows, problem_data
 
     if (out is None) != in_place:
         given = "both" if in_place else "neither"
@@ -87,34 +98,59 @@ def calibrate(
     check_stays_signed(folder, key_file)
     model = open_model(folder, key_file, trust, calibrated=False)
     known = known_groups(model)
+    _warn_without_strata(model, control)
+    problem.apply(model)
+    declared = problem.declared_tolerance()
+    if declared is not None:
+        model.tolerance = declared
+    columns = Columns(label, weights, control)
     if scores is not None and group is not None:
-        _calibrate_scores(model, data, scores, group, label, known)
+        _calibrate_scores(model, data, scores, group, columns, known)
     else:
         _calibrate_rows(
-            model, data, label, no_labels, sensitive, drop_missing, csv_format, known, show
+            model, data, columns, no_labels, sensitive, drop_missing, csv_format, known, show
         )
     target = folder if out is None else out
     saved = model.save(target, overwrite=overwrite or in_place, key=key_file)
     new = [repr(name) for name in model.frontier_.groups if known and name not in known]
     if new:
         warn(f"DATA has groups that the model didn't know: {', '.join(new)}", FairdialWarning)
-    frontier, default = model.frontier_, model.tolerance
+    frontier, default = model.frontier_, model.default_tolerance
     lines, parts = summarize(frontier, default, target)
-    rows = int(frontier.counts.sum())
+    warn_if_useless(frontier, default)
     show.result(
         {
             "model": str(target),
             "hash": saved,
-            "criterion": frontier.criterion.name,
+            **problem_data(frontier),
             "tolerance": default,
-            "calibration_rows": rows,
+            "calibration_rows": json_number(frontier.cells.sum()),
             "labels": len(frontier.counts) == 2,
             "frontier": lines,
         },
-        f"On {rows:,} new rows, {spell(frontier.criterion.name)}:",
+        f"On {describe_rows(frontier, 'new rows')}, {describe_problem(frontier)}:",
         *parts,
     )
     show.note(f"Saved in {target}; the default tolerance is {default:g}.")
+
+
+class Columns(NamedTuple):
+    """Columns of DATA beside features and groups."""
+
+    label: str | None
+    weights: str | None
+    control: tuple[str, ...]
+
+
+def _warn_without_strata(model: DialClassifier, control: Sequence[str]) -> None:
+    """Warn if the model held its demands within strata, and these rows have none."""
+    strata = model.frontier_.criterion.n_strata if hasattr(model, "frontier_") else 1
+    if strata > 1 and not control:
+        warn(
+            f"MODEL met its demands within each of {strata} strata; without `control`, they hold "
+            "over all rows only",
+            FairdialWarning,
+        )
 
 
 def _check_scores_options(
@@ -141,7 +177,7 @@ def _calibrate_scores(
     data: Path,
     scores: str,
     group: str,
-    label: str | None,
+    given: Columns,
     known: Sequence[Hashable],
 ) -> None:
     from fairdial.estimators.thresholds import ThresholdClassifier
@@ -153,14 +189,19 @@ def _calibrate_scores(
             given=type(model).__name__,
             hint="Give the rows themselves.",
         )
-    model.calibrate_parquet(data, score=scores, group=group, label=label)
+    if len(given.control) > 1:
+        raise InvalidInputError("control", "be one column with `scores`", given=len(given.control))
+    control = given.control[0] if given.control else None
+    model.calibrate_parquet(
+        data, score=scores, group=group, label=given.label, weight=given.weights, control=control
+    )
     _check_all_groups(known, model.frontier_.groups, "group")
 
 
 def _calibrate_rows(
     model: DialClassifier,
     data: Path,
-    label: str | None,
+    given: Columns,
     no_labels: bool,
     sensitive: Sequence[str],
     drop_missing: bool,
@@ -168,22 +209,23 @@ def _calibrate_rows(
     known: Sequence[Hashable],
     show: Output,
 ) -> None:
-    from fairdial.cli.model_rows import read_labeled_rows, suggest_group
+    from fairdial.cli.model_rows import read_labeled_rows, read_row_options, suggest_group
 
     rows, y = read_labeled_rows(
         model,
         data,
         csv_format,
-        label=label,
+        label=given.label,
         no_labels=no_labels,
         sensitive=sensitive,
         drop_missing=drop_missing,
         note=show.note,
     )
+    options_of_rows = read_row_options(rows.table, given.weights, given.control)
     found = rows.group_codes[1]
     _check_all_groups(known, found, "data")
     try:
-        model.calibrate(rows.X, y, sensitive_features=rows.sensitive_features)
+        model.calibrate(rows.X, y, sensitive_features=rows.sensitive_features, **options_of_rows)
     except SmallGroupError as error:
         suggestion = suggest_group((name for name in found if known and name not in known), known)
         if suggestion:

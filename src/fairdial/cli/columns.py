@@ -23,6 +23,7 @@ SAMPLE = 100  # distinct values to look at
 MOST_UNITS = 5  # more than that are parts of names
 FEW_AMOUNTS = 10  # so few distinct ones may be categories
 MOSTLY = 0.9
+MOST_STRATA = 100
 MANY_TEXTS = 1000  # distinct ones; boosting distinguishes 254 of them
 FEW_TEXTS = 20  # so few may all differ by chance
 
@@ -117,6 +118,50 @@ def as_numbers(column: pd.Series, kind: str = "numbers") -> pd.Series:
             f"hold {kind} in {column.name!r}, as in training",
             given=f"{wrong.iloc[0]!r} in {row_name(wrong.index[0])}",
         ) from None
+
+
+def as_weights(column: pd.Series, argument: str = "weights") -> pd.Series:
+    """Return weights of rows as numbers; the error names the first that can't be one."""
+    missing = column.isna().to_numpy()
+    if missing.any():
+        raise InvalidInputError(
+            argument,
+            "have a value in every row",
+            given=f"{column.name!r} with {count_missing(missing)}",
+        )
+    numbers = pd.to_numeric(as_text(column), errors="coerce").astype("float64")
+    wrong = column[(numbers.isna() | np.isinf(numbers) | (numbers < 0)).to_numpy()]
+    if len(wrong):
+        raise InvalidInputError(
+            argument,
+            "hold finite numbers from 0 up",
+            given=f"{wrong.iloc[0]!r} in {row_name(wrong.index[0])} of {column.name!r}",
+        )
+    if not numbers.any():
+        raise InvalidInputError(
+            argument, "hold a number above 0", given=f"{column.name!r} with zeros only"
+        )
+    return numbers
+
+
+def as_strata(columns: pd.DataFrame, argument: str = "control") -> pd.DataFrame | pd.Series:
+    """Return strata of rows: one column, or several; refuse missing values and very many."""
+    missing = columns.isna().any(axis=1).to_numpy()
+    if missing.any():
+        raise InvalidInputError(
+            argument,
+            "have a value in every row",
+            given=f"{quote_names(columns)} with {count_missing(missing)}",
+        )
+    n_strata = len(columns.drop_duplicates())
+    if n_strata > MOST_STRATA:
+        raise InvalidInputError(
+            argument,
+            f"have at most {MOST_STRATA} values",
+            given=f"{quote_names(columns)} with {n_strata:,}",
+            hint="Merge values first, such as ages into ranges.",
+        )
+    return columns.iloc[:, 0] if columns.shape[1] == 1 else columns
 
 
 # ---- missing values ----------------------------------------------------------------------------

@@ -8,7 +8,7 @@ import shutil
 import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
@@ -53,6 +53,13 @@ class Result(NamedTuple):
     "--data", type=click.Choice(list(TITLES)), default="adult", show_default=True, help="Data set."
 )
 @click.option(
+    "--criterion",
+    "criteria",
+    multiple=True,
+    metavar="NAME",
+    help="Criterion, as in train; repeatable. [default: demographic_parity]",
+)
+@click.option(
     "--networks", is_flag=True, help="Also train a plain network and GFB; takes a minute or two."
 )
 @click.option(
@@ -75,6 +82,7 @@ class Result(NamedTuple):
 @options.reporting
 def demo(
     data: str,
+    criteria: tuple[str, ...],
     networks: bool,
     out: Path | None,
     figures: Path | None,
@@ -84,9 +92,11 @@ def demo(
 ) -> None:
     """Train once on Adult or COMPAS, then show what each tolerance costs, and who is affected."""
     from fairdial.cli.models import check_model_path
+    from fairdial.cli.problem_options import join_criteria
     from fairdial.datasets.registry import DATASETS
     from fairdial.io.objects import import_skops
 
+    criterion = join_criteria(criteria, ratio=False) or "demographic_parity"
     if out is not None:
         check_model_path(out, overwrite, None)
         import_skops()
@@ -103,7 +113,7 @@ def demo(
         return
     show.note(f"{data}: {len(train):,} rows to train and calibrate, {len(test):,} to test.")
     results = {}
-    for name, model in _models(networks, show).items():
+    for name, model in _models(criterion, networks, show).items():
         results[name] = run(model, train, test)
         show.note(
             f"Trained {name} and found {len(model.frontier_):,} operating points in "
@@ -164,7 +174,7 @@ def write_tables(data: str, parts: dict[str, Dataset], folder: Path, overwrite: 
     return written
 
 
-def _models(networks: bool, show: Output) -> dict[str, ThresholdClassifier]:
+def _models(criterion: str, networks: bool, show: Output) -> dict[str, ThresholdClassifier]:
     from sklearn.ensemble import HistGradientBoostingClassifier
 
     from fairdial.estimators.fairbayes import FairBayes
@@ -172,13 +182,16 @@ def _models(networks: bool, show: Output) -> dict[str, ThresholdClassifier]:
     from fairdial.nn.network import Network
 
     boosting = HistGradientBoostingClassifier(categorical_features="from_dtype", random_state=0)
-    models: dict[str, ThresholdClassifier] = {
-        BOOSTING: FairBayes(boosting, tolerance=TOLERANCE, random_state=0)
+    common: dict[str, Any] = {
+        "criterion": criterion,
+        "tolerance": TOLERANCE,
+        "random_state": 0,
     }
+    models: dict[str, ThresholdClassifier] = {BOOSTING: FairBayes(boosting, **common)}
     if networks:
         network = Network(verbose=show.progress)
-        models["plain network"] = FairBayes(network, tolerance=TOLERANCE, random_state=0)
-        models["GFB"] = GFB(network=network, tolerance=TOLERANCE, random_state=0)
+        models["plain network"] = FairBayes(network, **common)
+        models["GFB"] = GFB(network=network, **common)
     return models
 
 
@@ -196,7 +209,9 @@ def run(model: ThresholdClassifier, train: Dataset, test: Dataset) -> Result:
     codes = match_groups(test.groups, model.frontier_.groups)
     points = points_at(model.frontier_, TOLERANCES)
     decisions = [select(logits, point.thresholds[codes]).astype(int) for point in points]
-    gaps = [gap(test.y, d, sensitive_features=test.groups) for d in decisions]
+    gaps = [
+        gap(test.y, d, sensitive_features=test.groups, criterion=model.criterion) for d in decisions
+    ]
     accuracies = [float((d == test.y).mean()) for d in decisions]
     return Result(model, seconds, points, decisions, gaps, accuracies)
 
@@ -216,7 +231,7 @@ def _parts(result: Result, test: Dataset, title: str) -> list[str | Table]:
         f"{title}: gradient boosting, trained once.",
         "\nCalibration rows:",
         calibration_table(result),
-        "Gap: the difference between the groups' selection rates (demographic parity).\n"
+        f"{_describe_gap(result.model)}\n"
         "Thresholds are log-odds: 0 is a probability of 1/2.\n"
         f"{NOT_REACHABLE_MEANS}\n"
         f"The bounds on the gap on new data hold for all tolerances at once with {CONFIDENCE:.0%} "
@@ -235,6 +250,15 @@ def _parts(result: Result, test: Dataset, title: str) -> list[str | Table]:
             ],
         ),
     ]
+
+
+def _describe_gap(model: ThresholdClassifier) -> str:
+    from fairdial.cli.problems import describe_problem
+
+    if model.frontier_.criterion.name == "demographic_parity":
+        return "Gap: the difference between the groups' selection rates (demographic parity)."
+    what = describe_problem(model.frontier_)
+    return f"Gap: the smallest tolerance that allows the decisions ({what})."
 
 
 def _describe_certificate(model: ThresholdClassifier) -> str:

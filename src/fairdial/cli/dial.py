@@ -28,6 +28,17 @@ if TYPE_CHECKING:
     type=options.Fraction(0, 1),
     help="Tolerance to compare with. [default: the model's default tolerance]",
 )
+@click.option(
+    "--rising",
+    is_flag=True,
+    help="Also show the answer in which no one loses a positive decision (leveling up).",
+)
+@click.option(
+    "--bound",
+    is_flag=True,
+    help="Also show what the best rule, randomized or not, could reach: the price of deciding "
+    "without a lottery.",
+)
 @click.option("--set", "keep", is_flag=True, help="Make --tolerance the model's default.")
 @options.KEY
 @options.TRUST
@@ -38,6 +49,8 @@ def dial(
     confidence: float | None,
     simultaneous: bool,
     before: float | None,
+    rising: bool,
+    bound: bool,
     keep: bool,
     key_file: Path | None,
     trust: tuple[str, ...],
@@ -52,6 +65,7 @@ def dial(
     fairdial dial model --tolerance 0.05
     fairdial dial model --tolerance 0.05 --confidence 0.95 --from 0.1
     fairdial dial model --tolerance 0.1 --confidence 0.95 --simultaneous
+    fairdial dial model --tolerance 0.05 --rising --bound
     """
     from fairdial.cli.models import check_stays_signed, open_model, read_frontier, sizing_refusals
     from fairdial.cli.points import (
@@ -60,6 +74,14 @@ def dial(
         holds_for_any,
         point_data,
         points_at,
+    )
+    from fairdial.cli.problems import (
+        compare_rising,
+        demands_table,
+        describe_nesting,
+        is_plain,
+        problem_data,
+        rising_point,
     )
 
     if keep and (tolerance is None or confidence is not None):
@@ -76,21 +98,34 @@ def dial(
     else:
         old = frontier.at(start)
     changes = count_changes(old, after)
+    data = problem_data(frontier) | point_data(after)
+    parts: list[str | Table] = [describe_point(frontier, after, any_tolerance)]
+    if not is_plain(frontier.criterion):
+        parts.append(demands_table(after))
+    parts.append(_group_table(after, changes, start))
+    if not frontier.problem.uses_path and not frontier.is_family:
+        parts.append(f"Nested: {describe_nesting(frontier)}.")
+    if rising:
+        lifted = rising_point(frontier, chosen)
+        data["rising_answer"] = point_data(lifted)
+        parts += ["If no one may lose a positive decision:", compare_rising(after, lifted)]
+    if bound:
+        data |= {"expected_value": after.expected_value, "bound": after.bound}
+        parts.append(_describe_bound(after))
     if keep:
         check_stays_signed(folder, key_file)
         model = open_model(folder, key_file, trust)
         model.tolerance = chosen
         model.save(folder, overwrite=True, key=key_file)
     show.result(
-        point_data(after)
+        data
         | {
             "simultaneous": any_tolerance,
             "resting": chosen if keep else default,
             "from": start,
             "moved": changes,
         },
-        describe_point(after, any_tolerance),
-        _group_table(after, changes, start),
+        *parts,
     )
     if keep:
         show.note(f"The default tolerance of {folder} is now {chosen:g} (before: {default:g}).")
@@ -104,17 +139,28 @@ def dial(
             )
 
 
+def _describe_bound(point: Point) -> str:
+    """Say what the best rule could reach, and what deciding without a lottery costs."""
+    name = point.problem.objective.title
+    if point.bound is None or point.expected_value is None:
+        return f"The best possible {name} isn't known for this model."
+    return (
+        f"Expected {name} of these thresholds: {point.expected_value:.4f}. No rule within the "
+        f"tolerance, randomized or not, reaches more than {point.bound:.4f} on these scores."
+    )
+
+
 def _group_table(point: Point, changes: list[Json], start: float) -> Table:
     from fairdial.cli.output import table
-    from fairdial.cli.points import digits, spell
+    from fairdial.cli.problems import count, digits, spell
 
     frame = point.to_frame()
     head = ["group", *map(spell, frame), f"selected rows,\nchange from {start:g}"]
     lines = []
     for (group, line), change in zip(frame.iterrows(), changes, strict=True):
-        cells = [f"{int(v):,}" if name == "rows" else digits(v) for name, v in line.items()]
+        cells = [count(v) if name == "rows" else digits(v) for name, v in line.items()]
         if "threshold" in line:
             cells[1] = f"{line['threshold']:+.4f}"
         balance = change["balance"]
-        lines.append([str(group), *cells, f"{balance:+,}" if balance else "0"])
+        lines.append([str(group), *cells, count(balance, "+") if balance else "0"])
     return table(head, lines)

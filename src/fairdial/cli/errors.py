@@ -32,12 +32,19 @@ INPUT_WAS_FINE = (CannotCertifyError, DivergedError, MissingExtraError)
 CONTEXT, DEBUG = "fairdial.context", "fairdial.debug"  # keys of click's meta
 ALIASES = {  # argument of the library: parameters of commands that set it
     "X": ("data",),
+    "control_features": ("control",),
+    "criterion": ("criteria",),
+    "false_negative": ("cost_fn",),
+    "false_positive": ("cost_fp",),
     "folder": ("out",),
     "key": ("key_file",),
+    "level": ("criteria",),
     "model": ("folder",),
     "path": ("data",),
     "pos_label": ("positive",),
     "random_state": ("seed",),
+    "rate": ("criteria",),
+    "sample_weight": ("weights",),
     "score": ("scores",),
     "sensitive_column": ("sensitive", "data"),
     "sensitive_features": ("sensitive", "data"),
@@ -113,6 +120,8 @@ def option_name(ctx: click.Context) -> Name:
         if isinstance(parameter, click.Argument):
             return parameter.metavar or str(parameter.name).upper()
         option = max(parameter.opts, key=len)
+        if value == "False" and parameter.secondary_opts:
+            return max(parameter.secondary_opts, key=len)
         if not value or (isinstance(parameter, click.Option) and parameter.is_flag):
             return option
         if argument == "tolerance" and _is_default(ctx, "tolerance"):

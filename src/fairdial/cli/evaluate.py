@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -9,16 +10,19 @@ import click
 
 from fairdial.cli import options
 from fairdial.cli.output import Output
+from fairdial.cli.problem_options import CONTROL, WEIGHTS
 
 if TYPE_CHECKING:
     import pandas as pd
     from rich.table import Table
 
-    from fairdial._arrays import Indices, Mask
+    from fairdial._arrays import Counts, Indices, Mask
     from fairdial.cli.points import Json
+    from fairdial.core.criteria import Criterion
     from fairdial.estimators.base import DialClassifier
 
 LEVEL = 0.95
+MOST_GROUPS = 4  # with more groups, a table of demands shows only the lowest and highest rate
 
 
 @click.command()
@@ -28,6 +32,8 @@ LEVEL = 0.95
 @options.certifying
 @options.LABEL
 @options.SENSITIVE
+@WEIGHTS
+@CONTROL
 @options.DROP_MISSING
 @click.option(
     "--level",
@@ -48,6 +54,8 @@ def evaluate(
     simultaneous: bool,
     label: str | None,
     sensitive: tuple[str, ...],
+    weights: str | None,
+    control: tuple[str, ...],
     drop_missing: bool,
     level: float,
     key_file: Path | None,
@@ -60,9 +68,11 @@ def evaluate(
     Use rows that were used neither for training nor for calibration. The intervals contain the
     population's figures with a probability of at least --level. Those of accuracy and of the
     groups' rates are exact binomial intervals, the latter wide enough to hold jointly; the interval
-    of the gap runs from the smallest to the largest gap that such rates allow.
+    of the gap runs from the smallest to the largest gap that such rates allow. With --weights,
+    every figure is weighted and there are no intervals; with --control, demands are measured within
+    each value of the column.
     """
-    from fairdial.cli.model_rows import match_known_groups, read_labeled_rows
+    from fairdial.cli.model_rows import match_known_groups, read_labeled_rows, read_row_options
     from fairdial.cli.models import open_model
     from fairdial.cli.points import holds_for_any, json_value
     from fairdial.cli.predict import score
@@ -80,9 +90,18 @@ def evaluate(
     )
     truth = None if y is None else y.isin([model.classes_[1]]).to_numpy()
     codes = match_known_groups(model, rows)
-    chosen = float(model.tolerance if tolerance is None else tolerance)
+    chosen = float(model.default_tolerance if tolerance is None else tolerance)
     margin, _ = score(model, rows, codes, chosen, confidence, simultaneous)
-    found = measure(model, rows.groups, codes, truth, select(margin, 0.0), level) | {
+    given = read_row_options(rows.table, weights, control)
+    measured = Measured(
+        select(margin, 0.0),
+        truth,
+        codes,
+        rows.groups,
+        given.get("sample_weight"),
+        given.get("control_features"),
+    )
+    found = measure(model, measured, level) | {
         "tolerance": chosen,
         "confidence": confidence,
         "simultaneous": holds_for_any(model.frontier_, confidence, simultaneous),
@@ -90,49 +109,96 @@ def evaluate(
         "hash": model.model_hash_,
     }
     found |= compare(found)
-    show.result(found, _sentence(found), _table(found))
+    parts: list[str | Table] = [_sentence(found)]
+    if len(found["demands"]) > 1 or found["demands"][0]["spread"] != "difference":
+        parts.append(_demands_table(found))
+    show.result(found, *parts, _table(found))
+
+
+@dataclass(frozen=True)
+class Measured:
+    """Decisions on rows: which are selected, their labels (if any), groups, weights and strata."""
+
+    selected: Mask
+    truth: Mask | None
+    codes: Indices
+    groups: pd.Series | pd.DataFrame
+    weights: pd.Series | None = None
+    strata: pd.Series | pd.DataFrame | None = None
+
+    def count(self, criterion: Criterion, n_groups: int) -> tuple[Criterion, Counts, Counts]:
+        """Return the criterion on these strata, and selected and all rows by kind and group."""
+        from fairdial._validation import check_weights
+        from fairdial.core.decide import count_rows
+        from fairdial.core.strata import find_strata
+        from fairdial.core.sweep import find_kinds
+
+        kind, strata = find_strata(criterion, self.strata, len(self.selected))
+        n_kinds = kind.n_strata * (1 if self.truth is None else 2)
+        kinds, weights = (
+            find_kinds(self.truth, strata),
+            check_weights(self.weights, len(self.codes)),
+        )
+        rows = self.selected
+        among = None if kinds is None else kinds[rows]
+        heavy = None if weights is None else weights[rows]
+        return (
+            kind,
+            count_rows(self.codes[rows], among, n_groups, n_kinds, heavy),
+            count_rows(self.codes, kinds, n_groups, n_kinds, weights),
+        )
 
 
 def measure(
     model: DialClassifier,
-    groups: pd.Series | pd.DataFrame,
-    codes: Indices,
-    truth: Mask | None,
-    selected: Mask,
+    rows: Measured,
     level: float,
 ) -> Json:
-    """Return accuracy, gap and the groups' figures, with intervals.
+    """Return accuracy, objective, gaps and the groups' figures, with intervals.
 
     A group without eligible rows may have any rate: the interval of the gap allows for that, and
-    the gap is that of the other groups (None if fewer than two are left).
+    the gap is that of the other groups (None if fewer than two are left). Weighted rows have no
+    intervals.
     """
-    import numpy as np
-
-    from fairdial.cli.points import json_value
-    from fairdial.core.certificates import gap_interval, rate_interval
+    from fairdial.cli.points import json_number, json_value
+    from fairdial.cli.problems import measure_demands
+    from fairdial.core.certificates import rate_interval
     from fairdial.core.criteria import criterion
+    from fairdial.core.decide import by_label
     from fairdial.metrics import group_table
 
-    kind, names = criterion(model.criterion), model.frontier_.groups
-    labels = selected if truth is None else truth
-    frame = group_table(labels, selected, sensitive_features=groups)
-    if truth is None:
+    names = model.frontier_.groups
+    kind, selected, cells = rows.count(criterion(model.criterion), len(names))
+    weighted = rows.weights is not None
+    labels = rows.selected if rows.truth is None else rows.truth
+    frame = group_table(
+        labels,
+        rows.selected,
+        sensitive_features=rows.groups,
+        criterion=None if rows.truth is None else model.criterion,
+        sample_weight=rows.weights,
+    )
+    if rows.truth is None:
         frame = frame[["rows", "selection_rate"]]
-    frame.insert(1, "selected", (frame["selection_rate"] * frame["rows"]).round().astype(int))
-    eligible = np.ones(len(selected), np.bool_) if truth is None else kind.eligible_rows(truth)
-    totals = np.bincount(codes[eligible], minlength=len(names)).tolist()
-    hits = np.bincount(codes[eligible & selected], minlength=len(names)).tolist()
-    rates = [k / n for k, n in zip(hits, totals, strict=True) if n]
+    chosen = frame["selection_rate"] * frame["rows"]
+    frame.insert(1, "selected", chosen if weighted else chosen.round().astype(int))
+    demands, interval = measure_demands(kind, selected, cells, None if weighted else level)
+    fixed = [d for d in demands if d["eligible"] is not None]
+    missing = [
+        name for a, name in enumerate(names) if any(demand["eligible"][a] == 0 for demand in fixed)
+    ]
+    known = len(names) - len(missing) > 1 or len(names) == 1
     found: Json = {
         "criterion": kind.name,
-        "rows": len(selected),
+        "rows": json_number(cells.sum()),
         "accuracy": None,
         "accuracy_interval": None,
-        "gap": max(rates) - min(rates) if len(rates) > 1 or len(names) == 1 else None,
-        "gap_interval": list(gap_interval(hits, totals, level)),
-        "missing_groups": [
-            json_value(name) for name, n in zip(names, totals, strict=True) if n == 0
-        ],
+        "objective": model.frontier_.objective.name,
+        "value": None,
+        "gap": json_value(float(kind.gap_of(selected, cells))) if known else None,
+        "gap_interval": None if interval is None else [json_value(end) for end in interval],
+        "demands": [{k: v for k, v in d.items() if k != "eligible"} for d in demands],
+        "missing_groups": [json_value(name) for name in missing],
         "level": level,
         "groups": [
             {"group": json_value(name)}
@@ -140,10 +206,15 @@ def measure(
             for name, line in frame.to_dict("index").items()
         ],
     }
-    if truth is not None:
-        right = int((selected == truth).sum())
-        found["accuracy"] = right / len(truth)
-        found["accuracy_interval"] = list(rate_interval(right, len(truth), level))
+    if rows.truth is not None:
+        hits, counts = by_label(selected, 2), by_label(cells, 2)
+        right = hits[1].sum() + counts[0].sum() - hits[0].sum()
+        found["accuracy"] = float(right / counts.sum())
+        if not weighted:
+            interval = rate_interval(int(right), int(counts.sum()), level)
+            found["accuracy_interval"] = list(interval)
+        if found["objective"] != "utility":
+            found["value"] = float(model.frontier_.objective.value_of(hits, counts))
     return found
 
 
@@ -153,35 +224,60 @@ def compare(found: Json) -> Json:
     Rows that lack a group can show that the gap is too large, but never that it isn't.
     """
     tolerance, gap, complete = found["tolerance"], found["gap"], not found["missing_groups"]
-    low, high = found["gap_interval"]
-    above = gap is not None and gap > tolerance
+    above = gap is not None and float(gap) > tolerance
     verdict = "undecided"
-    if low > tolerance:
-        verdict = "above"
-    elif complete and high <= tolerance:
-        verdict = "within"
+    if found["gap_interval"] is not None:
+        low, high = map(float, found["gap_interval"])
+        if low > tolerance:
+            verdict = "above"
+        elif complete and high <= tolerance:
+            verdict = "within"
     within = False if above else True if complete else None
     return {"within_tolerance": within, "verdict": verdict}
 
 
 def _table(found: Json) -> Table:
     from fairdial.cli.output import table
-    from fairdial.cli.points import digits, spell
+    from fairdial.cli.problems import count, digits, spell
 
     names = [name for name in found["groups"][0] if name != "group"]
     lines = [
         [str(line["group"])]
-        + [f"{line[n]:,}" if n in ("rows", "selected") else digits(line[n]) for n in names]
+        + [count(line[n]) if n in ("rows", "selected") else digits(line[n]) for n in names]
         for line in found["groups"]
     ]
     return table(["group", *map(spell, names)], lines)
 
 
+def _demands_table(found: Json) -> Table:
+    """Return a table of demands: gap, interval, what the tolerance allows, and rates."""
+    from fairdial.cli.output import table
+    from fairdial.cli.problems import digits, spell
+
+    groups = [str(line["group"]) for line in found["groups"]]
+    few = len(groups) == len(found["demands"][0]["rates"]) and len(groups) <= MOST_GROUPS
+    lines = []
+    for line in found["demands"]:
+        known = [rate for rate in line["rates"] if rate is not None]
+        rates = line["rates"] if few else [min(known, default=None), max(known, default=None)]
+        ends = line["interval"]
+        between = "-" if ends is None else f"{ends[0]:.4f} to {ends[1]:.4f}"
+        allowed = digits(line["scale"] * found["tolerance"])
+        cells = [digits(rate) for rate in rates]
+        lines.append([spell(line["demand"]), digits(line["gap"]), between, allowed, *cells])
+    names = groups if few else ["lowest", "highest"]
+    return table(["demand", "gap", "interval", "allowed", *names], lines)
+
+
 def _sentence(found: Json) -> str:
     from fairdial.cli.columns import quote_names
-    from fairdial.cli.points import spell
+    from fairdial.cli.problems import spell
+    from fairdial.core.objectives import Objective
 
-    def interval(ends: list[float]) -> str:
+    def interval(ends: list[float] | None) -> str:
+        if ends is None:
+            return "(weighted)"
+        ends = [float(end) for end in ends]
         return f"({100 * found['level']:g}% interval {ends[0]:.4f} to {ends[1]:.4f})"
 
     tolerance, text = f"{found['tolerance']:g}", ""
@@ -192,7 +288,9 @@ def _sentence(found: Json) -> str:
         )
     if found["accuracy"] is not None:
         text += f"Accuracy {found['accuracy']:.4f} {interval(found['accuracy_interval'])}. "
-    gap = "unknown" if found["gap"] is None else f"{found['gap']:.4f}"
+    if found["value"] is not None and found["objective"] != "accuracy":
+        text += f"{Objective(found['objective']).title.capitalize()} {found['value']:.4f}. "
+    gap = "unknown" if found["gap"] is None else f"{float(found['gap']):.4f}"
     text += f"{spell(found['criterion']).capitalize()} gap {gap} {interval(found['gap_interval'])}"
     if found["missing_groups"]:
         text += f". DATA has no eligible rows of {quote_names(found['missing_groups'])}, so these "
@@ -202,6 +300,8 @@ def _sentence(found: Json) -> str:
         return f"{text}."
     here = "within" if found["within_tolerance"] else "above"
     text += f": {here} the tolerance {tolerance} on these rows"
+    if found["gap_interval"] is None:
+        return f"{text}."
     if found["verdict"] == "undecided":
         return f"{text}; too few rows to tell for the population."
     return f"{text}, and {found['verdict']} it in the population."

@@ -13,6 +13,7 @@ from fairdial.cli.output import Output
 
 if TYPE_CHECKING:
     from fairdial.cli.models import Summary
+    from fairdial.core.frontier import Frontier
 
 SEES_GROUP = {
     True: "yes",
@@ -33,21 +34,27 @@ def info(folder: Path, key_file: Path | None, show: Output) -> None:
     """
     from fairdial.cli.models import read_summary, reading_manifest
     from fairdial.cli.points import summarize
+    from fairdial.cli.problems import problem_data
 
     summary = read_summary(folder, key_file)
     with reading_manifest():
         data = describe(folder, summary) | {"signature_checked": key_file is not None}
-        lines = _lines(data)
+        named = _lines(data)
     if summary.frontier is None:
-        show.result(data, lines, "Not calibrated yet: run fairdial calibrate.")
+        show.result(data, _align(named), "Not calibrated yet: run fairdial calibrate.")
         return
+    data |= problem_data(summary.frontier)
+    place = list(named).index("default tolerance") + 1
+    lines = list(named.items())
+    named = dict(lines[:place]) | _problem_lines(summary.frontier) | dict(lines[place:])
     data["frontier"], parts = summarize(summary.frontier, summary.tolerance)
-    show.result(data, lines, *parts)
+    show.result(data, _align(named), *parts)
 
 
 def describe(folder: Path, summary: Summary) -> dict[str, Any]:
     """Return what the manifest says, for JSON."""
-    from fairdial.cli.points import json_value
+    from fairdial.cli.models import stored_criterion
+    from fairdial.cli.points import json_number, json_value
     from fairdial.io.manifest import SIGNATURE, trained_method, training_from_data
     from fairdial.io.values import unpack
 
@@ -56,7 +63,6 @@ def describe(folder: Path, summary: Summary) -> dict[str, Any]:
     training: Mapping[str, Any] = {} if stored is None else training_from_data(stored)
     negative, positive = unpack(manifest["classes"]).tolist()
     sensitive = unpack(parameters["sensitive_column"])
-    criterion = parameters["criterion"]
     groups = {}
     if frontier is not None:
         groups = dict(zip(frontier.groups, frontier.counts.sum(axis=0).tolist(), strict=True))
@@ -70,7 +76,7 @@ def describe(folder: Path, summary: Summary) -> dict[str, Any]:
         "trained": training.get("ended"),
         "chosen": training.get("chosen"),
         "why": training.get("why"),
-        "criterion": criterion if isinstance(criterion, str) else criterion["$criterion"],
+        "criterion": stored_criterion(parameters["criterion"]).name,
         "tolerance": summary.tolerance,
         "label": manifest["label"],
         "negative": json_value(negative),
@@ -79,7 +85,10 @@ def describe(folder: Path, summary: Summary) -> dict[str, Any]:
         "missing_group": training.get("missing_group"),
         "scorer_sees_group": _sees_group(manifest, sensitive),
         "features": manifest["features"]["names"],
-        "groups": [{"group": json_value(group), "rows": rows} for group, rows in groups.items()],
+        "groups": [
+            {"group": json_value(group), "rows": json_number(rows)}
+            for group, rows in groups.items()
+        ],
         "libraries": manifest["libraries"],
         "frontier": None,
     }
@@ -97,9 +106,9 @@ def _sees_group(manifest: Mapping[str, Any], sensitive: object) -> bool | None:
     return None if sensitive is None and not seen else seen
 
 
-def _lines(data: dict[str, Any]) -> str:
+def _lines(data: dict[str, Any]) -> dict[str, str]:
     features, missing = data["features"], data["missing_group"]
-    named = {
+    return {
         "method": f"{data['method']} ({data['estimator']})",
         "trained": "unknown: not by fairdial"
         if data["trained"] is None
@@ -122,6 +131,20 @@ def _lines(data: dict[str, Any]) -> str:
         "hash": data["hash"],
         "signature": _signature(data),
     }
+
+
+def _problem_lines(frontier: Frontier) -> dict[str, str]:
+    """Return lines on objective, budget, nesting and strata."""
+    from fairdial.cli.problems import describe_budget, describe_nesting, describe_objective
+
+    lines = {"objective": describe_objective(frontier), "budget": describe_budget(frontier)}
+    lines["nested"] = describe_nesting(frontier)
+    if frontier.criterion.n_strata > 1:
+        lines["strata"] = str(frontier.criterion.n_strata)
+    return lines
+
+
+def _align(named: dict[str, str]) -> str:
     width = max(map(len, named))
     return "\n".join(f"{name:<{width}}  {value}" for name, value in named.items())
 

@@ -18,7 +18,9 @@ from fairdial.cli.columns import (
     Note,
     as_feature,
     as_numbers,
+    as_strata,
     as_text,
+    as_weights,
     count_missing,
     count_rows,
     drop_incomplete,
@@ -250,6 +252,24 @@ def suggest_group(unknown: Iterable[Hashable], known: Iterable[Hashable]) -> str
     return next(filter(None, suggestions), "")
 
 
+# ---- weights and strata ------------------------------------------------------------------------
+
+
+def read_row_options(
+    table: pd.DataFrame, weights: str | None, control: Sequence[str]
+) -> dict[str, pd.Series | pd.DataFrame]:
+    """Return weights and control columns of a table as ``calibrate`` takes them, if asked for."""
+    found: dict[str, pd.Series | pd.DataFrame] = {}
+    if weights is not None:
+        require_columns(table, [weights], "weights")
+        found["sample_weight"] = as_weights(table[weights])
+    if control:
+        names = split_names(control, table.columns)
+        require_columns(table, names, "control")
+        found["control_features"] = as_strata(table[names])
+    return found
+
+
 # ---- labels ------------------------------------------------------------------------------------
 
 
@@ -285,7 +305,9 @@ def read_labeled_rows(
         reason = f"DATA has no labels (no column {column!r})"
     if kind.needs_labels and no_labels:
         raise InvalidInputError(
-            "no_labels", "be used with demographic_parity only", given=f"a model for {kind.name}"
+            "no_labels",
+            "be used with criteria that need no labels, such as demographic_parity",
+            given=f"a model for {kind.name}",
         )
     if kind.needs_labels:
         where = "a column given with `label`" if column is None else f"the column {column!r}"

@@ -12,7 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 from fairdial._validation import check_one_tolerance
 from fairdial.cli.output import check_writable
+from fairdial.core.criteria import Criterion
+from fairdial.core.criteria import criterion as find_criterion
 from fairdial.core.frontier import Frontier
+from fairdial.core.problem import criterion_from_json, demand_from_json
 from fairdial.errors import CannotCertifyError, InvalidInputError, MissingExtraError, ModelFileError
 from fairdial.io.folder import check_target, read_folder
 from fairdial.io.frontiers import FRONTIER, frontier_from_arrays
@@ -72,9 +75,32 @@ def read_summary(folder: Path, key: Path | None) -> Summary:
         if data is not None:
             frontier = frontier_from_arrays(data, stored.files[FRONTIER], FRONTIER)
         parameters = stored.manifest["parameters"]
-        tolerance = check_one_tolerance(unpack(parameters["tolerance"]))
+        tolerance = _default_tolerance(parameters)
         held_out = held_out_share(parameters)
     return Summary(stored.manifest, stored.hash, tolerance, held_out, frontier)
+
+
+def _default_tolerance(parameters: Mapping[str, Any]) -> float:
+    """Return the default tolerance: the stored one, or the one that the criterion declares."""
+    tolerance = unpack(parameters["tolerance"])
+    given = 0.0 if tolerance is None else check_one_tolerance(tolerance)
+    return given or stored_criterion(parameters["criterion"]).declared or 0.0
+
+
+def stored_criterion(packed: Any) -> Criterion:
+    """Return the criterion of a manifest: a name, a list, a mapping, or one of your own."""
+
+    def other(data: dict[str, Any]) -> Any:
+        ((kind, content),) = data.items()
+        if kind == "$mapping":
+            return {unpack(key, other): unpack(value) for key, value in content}
+        if kind == "$demand":
+            return demand_from_json(content)
+        if kind != "$criterion":
+            raise ValueError(f"unknown criterion {kind}")
+        return criterion_from_json(content)
+
+    return find_criterion(unpack(packed, other))
 
 
 def read_frontier(folder: Path, key: Path | None) -> tuple[Summary, Frontier]:

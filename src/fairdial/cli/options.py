@@ -88,22 +88,6 @@ class Fraction(Number):
             self.fail(f"{error.message}{fraction_hint(value, name)}", param, ctx)
 
 
-class Criterion(click.ParamType):  # type: ignore[type-arg]  # generic from click 8.2 on
-    """The name of a criterion, looked up when the command runs: help must be fast."""
-
-    name = "name"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """Return the name; the error for another one suggests the closest."""
-        from fairdial.core.criteria import CRITERIA, suggest_criterion
-
-        allowed = [kind.name for kind in CRITERIA]
-        if value not in allowed:
-            names, hint = ", ".join(map(repr, allowed)), suggest_criterion(value, allowed)
-            self.fail(f"{value!r} is not one of {names}.{hint}", param, ctx)
-        return str(value)
-
-
 TOLERANCE = click.option(
     "--tolerance",
     type=Fraction(0, 1),

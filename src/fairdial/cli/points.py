@@ -10,9 +10,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fairdial.cli.output import table
+from fairdial.cli.problems import demands_data, demands_table, digits, is_plain, spell
 from fairdial.core.frontier import Frontier
 from fairdial.core.point import Point
-from fairdial.errors import FairdialWarning, InfeasibleToleranceWarning, warn
+from fairdial.core.rates import SELECTION, Rate
+from fairdial.core.searched import SearchedPoints
+from fairdial.errors import (
+    ConstantDecisionsWarning,
+    FairdialWarning,
+    InfeasibleToleranceWarning,
+    warn,
+)
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -21,18 +29,14 @@ Json = dict[str, Any]
 
 DIGITS, MOST_DIGITS = 4, 16
 FEW_ELIGIBLE = 1_000  # below this, chance moves a group's rate by some hundredths
-MOST_GROUPS = 4  # with more groups, a table shows only the lowest and the highest rate
+MOST_RATES = 8  # of a table; with more, it shows only the lowest and the highest of each kind
 NEW_DATA = "The gap on new data may be larger"
+NO_BOUND = "weighted or reused rows give no bound"
 NOT_REACHABLE = "not reachable"
 NOT_REACHABLE_MEANS = (
     f"{NOT_REACHABLE.capitalize()}: no operating point has a gap that small; the smallest is shown."
 )
 ROUND_TOLERANCES = (0.0, 0.02, 0.05, 0.1, 0.2)
-RATES = {
-    "selection_rate": "selected",
-    "true_positive_rate": "true positive rate",
-    "false_positive_rate": "false positive rate",
-}
 
 
 def json_value(value: Any) -> Any:
@@ -43,9 +47,10 @@ def json_value(value: Any) -> Any:
     return value if value is None or isinstance(value, (bool, int, float, str)) else str(value)
 
 
-def spell(name: str) -> str:
-    """Return the name of a criterion or a column as words."""
-    return name.replace("_", " ")
+def json_number(value: Any) -> int | float:
+    """Return a count, or a sum of weights."""
+    number = float(value)
+    return int(number) if number.is_integer() else number
 
 
 # ---- data --------------------------------------------------------------------------------------
@@ -55,6 +60,7 @@ def points_at(frontier: Frontier, tolerances: Sequence[float]) -> list[Point]:
     """Return the points at these tolerances; ``feasible`` says whether each is reached."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", InfeasibleToleranceWarning)
+        warnings.simplefilter("ignore", ConstantDecisionsWarning)
         return list(frontier.at(list(tolerances)))
 
 
@@ -62,22 +68,34 @@ def point_data(point: Point) -> Json:
     """Return an operating point for JSON."""
     selected = point.selected.sum(axis=0)
     groups = [
-        {"group": json_value(name), "selected": int(count)}
+        {"group": json_value(name), "selected": json_number(count)}
         | {column: json_value(value) for column, value in line.items()}
         for (name, line), count in zip(
             point.to_frame().to_dict("index").items(), selected, strict=True
         )
     ]
+    if point.lottery is not None:
+        for line, thresholds, shares in zip(groups, *point.lottery, strict=True):
+            line["lottery"] = [
+                {"threshold": json_value(threshold), "probability": share}
+                for threshold, share in zip(thresholds.tolist(), shares.tolist(), strict=True)
+                if share > 0
+            ]
     return {
         "tolerance": point.tolerance,
         "criterion": point.criterion.name,
         "accuracy": json_value(point.accuracy),
-        "gap": point.gap,
+        "objective": point.problem.objective.name,
+        "value": json_value(point.value),
+        "gap": json_value(point.gap),
+        "gaps": point.gaps,
+        "demands": demands_data(point),
+        "selected_share": float(point.selected.sum() / point.counts.sum()),
         "feasible": point.feasible,
         "setting": json_value(point.setting),
         "confidence": point.confidence,
         "certified_gap": json_value(point.certified_gap),
-        "rows": int(point.counts.sum()),
+        "rows": json_number(point.cells.sum()),
         "groups": groups,
     }
 
@@ -85,15 +103,15 @@ def point_data(point: Point) -> Json:
 def count_changes(before: Point, after: Point) -> list[Json]:
     """Count the calibration rows of each group that gain and lose the positive label.
 
-    The threshold of a group moves one way, so the difference of two counts is the number of
-    changed decisions. In a model family every setting decides for itself: only the balance is
-    known.
+    A group has one threshold, which moves one way between two points, so the difference of two
+    counts is the number of changed decisions. In a model family every setting decides for itself,
+    and in a lottery every row: only the balance is known.
     """
     change = (after.selected - before.selected).sum(axis=0).tolist()
     found = []
-    for group, balance in zip(after.groups, change, strict=True):
+    for group, balance in zip(after.groups, map(json_number, change), strict=True):
         line: Json = {"group": json_value(group), "balance": balance}
-        if not after.is_family:
+        if not after.is_family and after.lottery is None:
             line |= {"gained": max(balance, 0), "lost": max(-balance, 0)}
         found.append(line)
     return found
@@ -117,10 +135,13 @@ def summarize(
     The last point is the unconstrained one: at its own gap, or at the default tolerance above it.
     With the ``folder`` of a new model, warn of constant decisions and add a caveat.
     """
-    largest = float(frontier.gap[0])
+    largest = min(_largest_gap(frontier), 1.0)
     below = {tolerance for tolerance in ROUND_TOLERANCES if tolerance < largest}
     points = points_at(frontier, sorted(below | {max(largest, default), default}))
-    parts = [_summary_table(points, default)]
+    parts: list[str | Table] = [_summary_table(points, default)]
+    here = points_at(frontier, [default])[0]
+    if not is_plain(frontier.criterion) and len(here.gaps) > MOST_RATES:
+        parts += [f"Demands at tolerance {default:g}:", demands_table(here)]
     if not all(point.feasible for point in points):
         parts.append(NOT_REACHABLE_MEANS)
     if folder is not None:
@@ -129,45 +150,74 @@ def summarize(
     return [point_data(point) for point in points], parts
 
 
+def _largest_gap(frontier: Frontier) -> float:
+    """Return the gap of the least constrained point, without listing searched points."""
+    points = frontier.points
+    if isinstance(points, SearchedPoints) and frontier.problem.randomize is None:
+        return points.gap_at(points.unconstrained)
+    return float(frontier.gap[0])
+
+
 def _summary_table(points: Sequence[Point], default: float) -> str | Table:
     first = points[0]
-    rates = dict.fromkeys(("selection_rate", first.criterion.rate.name))
-    few = len(first.groups) <= MOST_GROUPS
+    plain = is_plain(first.criterion)
+    rates = list(dict.fromkeys((SELECTION, *(first.criterion.rates if plain else ()))))
+    few = len(first.groups) * len(rates) <= MOST_RATES
     names = first.groups if few else ("lowest", "highest")
-    columns = [f"{RATES[rate]}\n{name}" for rate in rates for name in names]
+    columns = [f"{title(rate)}\n{name}" for rate in rates for name in names]
+    gaps = [] if plain or len(first.gaps) > MOST_RATES else list(first.gaps)
+    objective = first.problem.objective
+    extra = [] if objective.name == "accuracy" else [objective.title]
     lines = []
     for point in points:
         notes = [] if point.feasible else [NOT_REACHABLE]
         if point is points[-1]:
-            notes.append("least constrained" if point.is_family else "unconstrained")
+            bound = point.is_family or any(not d.scale for d in point.criterion.demands)
+            notes.append("least constrained" if bound else "unconstrained")
         if point.tolerance == default:
             notes.append("default")
-        cells = [digits(value) for rate in rates for value in _rates(point, rate)]
+        same = decision_of_all(point)
+        if same is not None:
+            notes.append(f"selects {same}")
         lines.append(
             [
                 f"{point.tolerance:.4g}",
                 digits(point.accuracy),
+                *([digits(point.value)] if extra else []),
                 gap_digits(point),
-                *cells,
+                *(digits(point.gaps[name]) for name in gaps),
+                *(digits(value) for rate in rates for value in _rates(point, rate, few)),
                 ", ".join(notes),
             ]
         )
-    return table(["tolerance", "accuracy", "gap", *columns, ""], lines, note=True)
+    heads = [f"gap\n{spell(name)}" for name in gaps]
+    return table(["tolerance", "accuracy", *extra, "gap", *heads, *columns, ""], lines, note=True)
 
 
-def _rates(point: Point, rate: str) -> Sequence[float]:
-    values: Sequence[float] = getattr(point, rate)
-    return values if len(values) <= MOST_GROUPS else (min(values), max(values))
+def decision_of_all(point: Point) -> str | None:
+    """Return "no one" or "everyone" if all rows have the same decision; else None."""
+    share = point.selected.sum() / point.counts.sum()
+    return {0.0: "no one", 1.0: "everyone"}.get(float(share))
 
 
-def digits(value: float | None) -> str:
-    """Return a number with four decimals; a dash for what isn't known."""
-    return "-" if value is None or math.isnan(value) else f"{value:.{DIGITS}f}"
+def title(rate: Rate) -> str:
+    """Return the name of a rate at the head of a column."""
+    return "selected" if rate == SELECTION else spell(rate.name)
+
+
+def _rates(point: Point, rate: Rate, few: bool) -> Sequence[float]:
+    values: list[float] = rate.of(point.selected, point.counts).tolist()
+    if few:
+        return values
+    known = [value for value in values if value == value] or [math.nan]
+    return min(known), max(known)
 
 
 def gap_digits(point: Point) -> str:
     """Return the gap, with as many decimals as show that it is above the tolerance, if it is."""
     text = digits(point.gap)
+    if not math.isfinite(point.gap):
+        return "inf"  # a minimum or maximum isn't met
     for decimals in range(DIGITS, MOST_DIGITS + 1):
         text = f"{point.gap:.{decimals}f}"
         if point.feasible or float(text) > point.tolerance:
@@ -178,19 +228,35 @@ def gap_digits(point: Point) -> str:
 # ---- sentences ---------------------------------------------------------------------------------
 
 
-def describe_point(point: Point, any_tolerance: bool | None) -> str:
+def can_certify(frontier: Frontier) -> bool:
+    """Return whether the calibration rows support statements about new rows at all."""
+    return frontier.certificate not in ("weighted", "none")
+
+
+def describe_point(frontier: Frontier, point: Point, any_tolerance: bool | None) -> str:
     """Describe an operating point; ``any_tolerance`` is that of :func:`holds_for_any`."""
     lowest, highest = point.worst
     accuracy = "" if point.accuracy is None else f", accuracy {point.accuracy:.4f}"
+    objective = point.problem.objective
+    if objective.name != "accuracy" and point.value is not None:
+        accuracy += f", {objective.title} {point.value:.4f}"
     text = (
         f"Tolerance {point.tolerance:g}: {spell(point.criterion.name)} gap {gap_digits(point)} on "
-        f"{point.counts.sum():,} calibration rows{accuracy}; lowest rate: {lowest}, highest rate: "
+        f"{point.n_rows} calibration rows{accuracy}; lowest rate: {lowest}, highest rate: "
         f"{highest}."
     )
+    budget = point.problem.budget
+    if budget is not None:
+        share = point.selected.sum() / point.counts.sum()
+        limit = f"{'' if budget.exact else 'at most '}{100 * budget.share:.4g}%"
+        text += f" {100 * share:.4g}% of all rows are selected (budget: {limit})."
+    if point.lottery is not None:
+        text += " A hash of each row draws its threshold; these numbers are expected ones."
     if not point.feasible:
         text += " This is the smallest gap that can be reached."
     if point.certified_gap is None:
-        return f"{text} {NEW_DATA}: --confidence gives a bound."
+        bound = ": --confidence gives a bound" if can_certify(frontier) else f"; {NO_BOUND}"
+        return f"{text} {NEW_DATA}{bound}."
     when = (
         "even if the tolerance was chosen after looking at the results."
         if any_tolerance
@@ -210,7 +276,9 @@ def _caveat(frontier: Frontier, folder: Path | str) -> str:
     few = ""
     if fewest < FEW_ELIGIBLE and len(eligible) > 1:
         name = frontier.groups[eligible.index(fewest)]
-        few = f" (the smallest group, {json_value(name)!r}, has only {fewest:,} eligible rows)"
+        few = f" (the smallest group, {json_value(name)!r}, has only {fewest:,.0f} eligible rows)"
+    if not can_certify(frontier):
+        return f"{NEW_DATA}{few}; {NO_BOUND}."
     command = f"fairdial dial {shlex.quote(str(folder))} --confidence 0.95"
     return f"{NEW_DATA}{few}; for a bound: {command}"
 
@@ -223,6 +291,18 @@ def warn_if_unreachable(frontier: Frontier, tolerance: float, consequence: str) 
             f"`tolerance={tolerance:g}` can't be reached on the calibration rows: the smallest "
             f"{spell(point.criterion.name)} gap is {gap_digits(point)}, {consequence}",
             InfeasibleToleranceWarning,
+        )
+
+
+def warn_if_useless(frontier: Frontier, tolerance: float) -> None:
+    """Warn that a tolerance is reached only by deciding the same for everybody."""
+    (point,) = points_at(frontier, [tolerance])
+    same = decision_of_all(point)
+    if same is not None and _largest_gap(frontier) > tolerance:
+        warn(
+            f"at `tolerance={tolerance:g}` the thresholds select {same}: choose a larger tolerance "
+            "or calibrate on more rows",
+            ConstantDecisionsWarning,
         )
 
 

@@ -95,7 +95,7 @@ def predict(
                 "identity", "not have the name of a column that predict writes", given=repr(name)
             )
     codes = match_known_groups(model, rows)
-    chosen = float(model.tolerance if tolerance is None else tolerance)
+    chosen = float(model.default_tolerance if tolerance is None else tolerance)
     margin, logits = score(model, rows, codes, chosen, confidence, simultaneous)
     selected = select(margin, 0.0)
     found = rows.verbatim
@@ -137,6 +137,7 @@ def score(
     import numpy as np
 
     from fairdial.cli.models import held_out_share, sizing_refusals
+    from fairdial.estimators.draws import draw_rows
     from fairdial.estimators.thresholds import ThresholdClassifier
 
     given, held_out = rows.sensitive_features, held_out_share(model.get_params(deep=False))
@@ -149,6 +150,9 @@ def score(
             return margin, None
         point = model.frontier_.at(tolerance, confidence=confidence, simultaneous=simultaneous)
     logits = model.logits(rows.X, sensitive_features=given)
+    draws = (
+        None if point.lottery is None else draw_rows(model._take_groups(rows.X, given)[0], logits)
+    )
     with np.errstate(invalid="ignore"):
-        margin = logits - point.thresholds[codes]
+        margin = logits - point.thresholds_of(codes, draws)
     return np.where(np.isnan(margin), 0.0, margin), logits  # inf - inf: not above the threshold

@@ -15,6 +15,7 @@ from click.core import ParameterSource
 from fairdial.cli import options
 from fairdial.cli.errors import is_secondary_process
 from fairdial.cli.output import Output
+from fairdial.cli.problem_options import CONTROL, WEIGHTS, ProblemOptions, stating_problem
 from fairdial.errors import InvalidInputError, require_extra, require_torch
 from fairdial.registry import find, methods, names
 
@@ -47,15 +48,9 @@ class MethodChoice(click.Choice):  # type: ignore[type-arg]  # generic from clic
     help="Group column; several columns are combined into their intersections. Decisions need it; "
     "boosting and logistic don't learn from it, networks do.",
 )
-@click.option(
-    "--criterion",
-    type=options.Criterion(),
-    default="demographic_parity",
-    show_default=True,
-    help="What to equalize between groups: the rate of selected rows among all rows "
-    "(demographic_parity), among those of the positive class (equal_opportunity), or among those "
-    "of the negative class (predictive_equality).",
-)
+@stating_problem
+@WEIGHTS
+@CONTROL
 @click.option(
     "--method",
     type=MethodChoice(names()),
@@ -70,7 +65,7 @@ class MethodChoice(click.Choice):  # type: ignore[type-arg]  # generic from clic
     "--tolerance",
     type=options.Fraction(0, 1),
     help="Default tolerance of the model: the largest gap between groups that predict allows "
-    "by default. [default: 0]",
+    "by default. [default: that of --criterion NAME=TOLERANCE, else 0]",
 )
 @click.option(
     "--calibration",
@@ -106,7 +101,7 @@ class MethodChoice(click.Choice):  # type: ignore[type-arg]  # generic from clic
     help="Minimum number of eligible held-out rows in each group.",
 )
 @click.option(
-    "--budget",
+    "--time-limit",
     type=options.Number(min=0, min_open=True),
     help="Seconds for which auto compares methods; the final training is extra. [default: 60]",
 )
@@ -129,7 +124,9 @@ def train(
     data: Path,
     label: str,
     sensitive: Sequence[str],
-    criterion: str,
+    problem: ProblemOptions,
+    weights: str | None,
+    control: Sequence[str],
     method: str,
     out: Path,
     positive: str | None,
@@ -140,7 +137,7 @@ def train(
     missing_group: str | None,
     drop_missing: bool,
     min_count: int,
-    budget: float | None,
+    time_limit: float | None,
     epochs: int | None,
     members: int | None,
     recalibrate: bool,
@@ -159,6 +156,9 @@ def train(
         --tolerance 0.05 --out model
     fairdial train people.csv --label income --positive ">50K" --sensitive race,sex \\
         --criterion equal_opportunity --drop id --tolerance 0.05 --out model
+    fairdial train people.csv --label income --positive ">50K" --sensitive sex \\
+        --criterion equalized_odds --criterion "true_positive_rate>=0.6" \\
+        --cost-fn 5 --budget 0.3 --tolerance 0.05 --out model
 
     Under torchrun, all processes train a network together:
 
@@ -185,6 +185,8 @@ def train(
         positive=positive,
         sensitive=sensitive,
         drop=drop,
+        weights=weights,
+        control=control,
         missing_group=missing_group,
         drop_missing=drop_missing,
         note=show.note,
@@ -192,6 +194,8 @@ def train(
     if chosen.max_groups is not None:
         check_group_number(rows, chosen)
     check_labels_left(rows, calibration)
+    declared = problem.declared_tolerance()
+    default = tolerance if tolerance is not None else declared or 0.0
     with _processes(method) as is_main:
         show.silent = not is_main
         model = chosen.make(
@@ -200,15 +204,16 @@ def train(
             wide=rows.is_wide,
             epochs=epochs,
             members=members,
-            budget=budget,
+            time_limit=time_limit,
             recalibrate=recalibrate,
             network={"verbose": show.progress},
-            criterion=criterion,
-            tolerance=0.0 if tolerance is None else tolerance,
+            criterion=problem.criterion or "demographic_parity",
+            tolerance=default,
             pos_label=rows.positive,
             sensitive_column=rows.groups if len(rows.groups) > 1 else rows.groups[0],
             calibration=calibration,
             min_count=min_count,
+            **problem.parameters,
         )
         if chosen.needs_torch:  # imported here: torch aborts if it is interrupted meanwhile
             require_torch()
@@ -224,7 +229,7 @@ def train(
             )
         start = time.perf_counter()
         with limit_threads(len(rows.X), trees=chosen.trees):
-            model.fit(rows.X, rows.y)
+            model.fit(rows.X, rows.y, **rows.row_options)
         seconds = time.perf_counter() - start
         model.training_["asked"] = method
         if missing_group is not None:
@@ -245,11 +250,9 @@ def train(
         show.note(f"Chosen: {model.chosen_}. {model.why_}")
     for line in describe_cut_columns(model, rows.X[rows.texts]):
         show.note(line)
-    _report(model, rows, result, tolerance, show)
-    show.note(
-        f"Trained in {seconds:.1f} s. Saved in {out}; the default tolerance is {model.tolerance:g}."
-    )
-    if tolerance is None:
+    _report(model, rows, result, declared if tolerance is None else tolerance, default, show)
+    show.note(f"Trained in {seconds:.1f} s. Saved in {out}; the default tolerance is {default:g}.")
+    if tolerance is None and declared is None:
         show.note(
             "That is the strictest one, because no --tolerance was given; to change it: fairdial "
             f"dial {shlex.quote(str(out))} --tolerance T --set"
@@ -262,20 +265,33 @@ def _by_default(name: str) -> bool:
 
 
 def _report(
-    model: DialClassifier, rows: TrainingRows, result: Json, tolerance: float | None, show: Output
+    model: DialClassifier,
+    rows: TrainingRows,
+    result: Json,
+    tolerance: float | None,
+    default: float,
+    show: Output,
 ) -> None:
     """Print what was trained, and what its tolerances do."""
-    from fairdial.cli.points import json_value, spell, summarize, warn_if_unreachable
+    from fairdial.cli.points import (
+        json_number,
+        json_value,
+        summarize,
+        warn_if_unreachable,
+        warn_if_useless,
+    )
+    from fairdial.cli.problems import describe_problem, describe_rows, problem_data
 
-    frontier, default = model.frontier_, model.tolerance
+    frontier = model.frontier_
     lines, parts = summarize(frontier, default, str(result["model"]))
     if tolerance is not None:
         warn_if_unreachable(frontier, tolerance, "and predict uses that one")
+    warn_if_useless(frontier, default)
     negative, positive = model.classes_.tolist()
     show.result(
         result
         | {
-            "criterion": frontier.criterion.name,
+            **problem_data(frontier),
             "label": rows.y.name,
             "positive": json_value(positive),
             "sensitive": rows.groups,
@@ -283,13 +299,15 @@ def _report(
             "features": rows.features,
             "rows": len(rows.X),
             "training_rows": model.training_["rows"],
-            "calibration_rows": int(frontier.counts.sum()),
+            "weights": None if rows.weights is None else rows.weights.name,
+            "control": rows.control,
+            "calibration_rows": json_number(frontier.cells.sum()),
             "tolerance": default,
             "frontier": lines,
         },
         f"Positive class: {rows.y.name} = {positive!r} (negative: {negative!r}). On "
-        f"{frontier.counts.sum():,} rows held out from training, "
-        f"{spell(frontier.criterion.name)}:",
+        f"{describe_rows(frontier, 'rows')} held out from training, "
+        f"{describe_problem(frontier)}:",
         *parts,
     )
 

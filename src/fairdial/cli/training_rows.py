@@ -15,7 +15,9 @@ from fairdial._validation import describe_values, did_you_mean, encode_groups
 from fairdial.cli.columns import (
     Note,
     as_features,
+    as_strata,
     as_text,
+    as_weights,
     count_missing,
     count_rows,
     describe_doubt,
@@ -49,12 +51,31 @@ class TrainingRows:
         The positive one, if the user named it.
     groups : list of str
         Group columns.
+    weights : Series or None
+        Weights of the rows.
+    strata : Series, DataFrame or None
+        Control columns.
     """
 
     X: pd.DataFrame
     y: pd.Series
     positive: Label | None
     groups: list[str]
+    weights: pd.Series | None = None
+    strata: pd.Series | pd.DataFrame | None = None
+
+    @property
+    def row_options(self) -> dict[str, pd.Series | pd.DataFrame]:
+        """Weights and strata as ``fit`` takes them, if there are any."""
+        given = {"sample_weight": self.weights, "control_features": self.strata}
+        return {name: column for name, column in given.items() if column is not None}
+
+    @property
+    def control(self) -> list[str]:
+        """Names of the control columns."""
+        if self.strata is None:
+            return []
+        return [str(name) for name in pd.DataFrame(self.strata).columns]
 
     @property
     def features(self) -> list[str]:
@@ -85,6 +106,8 @@ def training_rows(
     positive: str | None,
     sensitive: Sequence[str],
     drop: Sequence[str],
+    weights: str | None = None,
+    control: Sequence[str] = (),
     missing_group: str | None,
     drop_missing: bool,
     note: Note,
@@ -98,10 +121,15 @@ def training_rows(
     require_columns(table, groups, "sensitive")
     dropped = split_names(drop, table.columns)
     require_columns(table, dropped, "drop")
+    weighing = [] if weights is None else [weights]
+    require_columns(table, weighing, "weights")
+    controlled = split_names(control, table.columns)
+    require_columns(table, controlled, "control")
     used = {"label": [label], "sensitive": groups, "drop": dropped}
+    used |= {"weights": weighing, "control": controlled}
     for first, second in combinations(used, 2):
         for name in used[first]:
-            if name in used[second]:
+            if name in used[second] and (first, second) != ("drop", "control"):
                 raise InvalidInputError(second, f"not name a column of `{first}`", given=repr(name))
     for name in groups:
         _warn_of_missing_names(table[name], missing_group)
@@ -112,8 +140,12 @@ def training_rows(
         table = drop_incomplete(table, required, note)
     y, chosen = check_labels(table[label], positive)
     check_groups(table[groups])
-    X = make_features(table.drop(columns=[label, *groups, *dropped])).join(table[groups])
-    return TrainingRows(X.reset_index(drop=True), y.reset_index(drop=True), chosen, groups)
+    weight = as_weights(table[weights]) if weights is not None else None
+    strata = as_strata(table[controlled]) if controlled else None
+    others = [label, *groups, *dropped, *weighing]
+    X = make_features(table.drop(columns=others)).join(table[groups])
+    parts = (None if part is None else part.reset_index(drop=True) for part in (weight, strata))
+    return TrainingRows(X.reset_index(drop=True), y.reset_index(drop=True), chosen, groups, *parts)
 
 
 def _name_missing(

@@ -39,8 +39,11 @@ def resampled_accuracy(
 
 
 def _accuracy(points: ThresholdPath | SearchedPoints, tolerances: Floats) -> Floats:
-    table, _ = points.choose(tolerances)
-    _, selected = table.read(np.arange(len(table)))  # (m, C, K)
+    if isinstance(points, ThresholdPath):  # bins are too coarse to search beyond its end
+        _, selected = points.read(points.find(tolerances)[0])  # (m, C, K)
+    else:
+        table, _ = points.choose(tolerances)
+        _, selected = table.read(np.arange(len(table)))
     return accuracy_of_counts(by_label(selected, 2), by_label(total_counts(points.group_scores), 2))
 
 

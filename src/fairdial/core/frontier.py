@@ -31,12 +31,13 @@ from fairdial.core.certify import certify, simultaneous_margin
 from fairdial.core.criteria import Criterion
 from fairdial.core.decide import accuracy_of_counts, by_label, select, select_by_group
 from fairdial.core.lottery import hash_uniform
+from fairdial.core.nested import NestedPoints
 from fairdial.core.objectives import Objective
 from fairdial.core.operating_points import OperatingPoints, PointTable
 from fairdial.core.pareto import pareto
 from fairdial.core.point import Point, Points, number_of_rows
 from fairdial.core.problem import Problem
-from fairdial.core.searched import NestedPoints, SearchedPoints
+from fairdial.core.searched import SearchedPoints
 from fairdial.core.serialization import Certificate as Certificate
 from fairdial.core.serialization import read_frontier, write_frontier
 from fairdial.core.threshold_path import ThresholdPath
@@ -531,9 +532,11 @@ class Frontier:
             )
         level = (1.0 - check_fraction(confidence, "confidence")) / 2
         searched = isinstance(self.points, SearchedPoints)
-        n_boot = check_count(n_boot or (100 if searched else 1000), "n_boot")
+        n_boot = 100 if searched and n_boot is None else 1000 if n_boot is None else n_boot
+        check_count(n_boot, "n_boot")
         size = 20 if searched else 50
-        grid = np.linspace(0.0, self.gap[0], size) if tolerances is None else tolerances
+        least = float(self.gap.min())
+        grid = np.linspace(least, self.gap[0], size) if tolerances is None else tolerances
         checked = np.atleast_1d(check_tolerance(grid, "tolerances"))
         rng = np.random.default_rng(random_state)
         here = self.at(checked).accuracy

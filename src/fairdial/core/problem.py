@@ -9,15 +9,9 @@ from typing import Any, Literal
 import numpy as np
 
 from fairdial._validation import check_choice
-from fairdial.core.criteria import (
-    Criterion,
-    Demand,
-    Given,
-    exact,
-    find_rate,
-    name_to_save,
-)
+from fairdial.core.criteria import Criterion, Given, name_to_save
 from fairdial.core.criteria import criterion as find_criterion
+from fairdial.core.demands import Demand, exact, find_rate
 from fairdial.core.objectives import ACCURACY, Costs, Objective
 from fairdial.core.objectives import objective as find_objective
 from fairdial.core.rates import RATES

@@ -5,16 +5,18 @@ from __future__ import annotations
 from dataclasses import replace
 
 from fairdial.core.frontier import Frontier
-from fairdial.core.searched import NestedPoints, SearchedPoints
+from fairdial.core.nested import NestedPoints
+from fairdial.core.searched import SearchedPoints
 from fairdial.core.sweep import find_points
 from fairdial.core.threshold_path import ThresholdPath
+from fairdial.errors import InvalidInputError
 
 
 def rising_frontier(frontier: Frontier) -> Frontier | None:
     """Return the dial that only lowers thresholds, from the same scores.
 
-    None if there is none: for model families, lotteries, frontiers whose scores weren't kept, and
-    one group.
+    None if there is none: for model families, lotteries, frontiers whose scores weren't kept, one
+    group, and maximum rates that the unconstrained thresholds exceed.
 
     Examples
     --------
@@ -35,5 +37,8 @@ def rising_frontier(frontier: Frontier) -> Frontier | None:
     if frontier.problem.randomize is not None:
         return None
     problem = replace(frontier.problem, rising=True, nested=False)
-    found = find_points(points.group_scores, problem, points.dtype, len(frontier.counts))
+    try:
+        found = find_points(points.group_scores, problem, points.dtype, len(frontier.counts))
+    except InvalidInputError:  # no lower thresholds meet the minimum and maximum rates
+        return None
     return replace(frontier, points=found, problem=problem)

@@ -15,7 +15,8 @@ from math import ceil, floor
 import numpy as np
 
 from fairdial._arrays import Counts, Dtype, Floats, Indices, Mask
-from fairdial.core.criteria import SPREADS, Criterion, exact
+from fairdial.core.criteria import Criterion
+from fairdial.core.demands import SPREADS, exact, reach
 from fairdial.core.group_scores import GroupScores, place_thresholds, total_counts
 from fairdial.core.lottery import Lottery, solve_lottery
 from fairdial.core.objectives import Terms, evaluate, true_and_false
@@ -27,7 +28,6 @@ from fairdial.errors import InvalidInputError
 
 VACUOUS = dict(zip(SPREADS, map(Fraction, (1, 0, 0, 1)), strict=True))  # bounds without effect
 N_LISTED = 65  # points that are listed, drawn and sent to the page
-STEP = 0.0025  # between the tolerances of a nested dial
 FINE = 1e-9  # precision of the smallest gap, and of exact budgets of weighted rows
 MAX_UNDECIDED = 2  # searches that are stopped, until the smallest gap so far is used
 KEPT = 4096  # answers that are kept
@@ -123,7 +123,7 @@ class SearchedPoints(OperatingPoints):
         demands = self.problem.criterion.demands
         if tolerance is None:
             return [VACUOUS[demand.spread] for demand in demands]
-        return [demand.bound(exact(tolerance)) for demand in demands]
+        return [demand.bound(reach(tolerance)) for demand in demands]
 
     def _limits(self, tolerance: float | None = None) -> list[Limit]:
         demands, bounds = self.problem.criterion.demands, self._bounds(tolerance)
@@ -209,7 +209,8 @@ class SearchedPoints(OperatingPoints):
         least, most = self._n_selected(best), float(floor(total.most) if whole else total.most)
         if least < most and (all_of_it := attempt(most)) is not None:
             return all_of_it
-        while most - least > (1.0 if whole else FINE * most):  # ties and demands leave some over
+        precision = 1.0 if whole else FINE * most
+        while most - least > precision:  # ties and demands leave some over
             middle = least + (most - least) / 2
             middle = ceil(middle) if whole else middle
             found = attempt(middle)
@@ -296,9 +297,9 @@ class SearchedPoints(OperatingPoints):
 
     def _conflict(self) -> str:
         """Name a group whose own minimum and maximum rates contradict each other."""
-        for a, (over, under) in enumerate(zip(*self._group_bounds(), strict=True)):
+        for name, over, under in zip(self.names, *self._group_bounds(), strict=True):
             if not np.any(over & under):
-                return f" (in group {self.names[a]!r} alone they contradict each other)"
+                return f" (in group {name!r} alone they contradict each other)"
         return ""
 
     def _group_bounds(self) -> tuple[list[Mask], list[Mask]]:
@@ -397,39 +398,7 @@ class SearchedPoints(OperatingPoints):
         """Return some of the listed points as a table."""
         return self._listed.tabulate(points)
 
-    # ---- nested dials, lotteries and bounds ----------------------------------------------------
-
-    def nest(self, tolerances: Floats | None = None) -> NestedPoints:
-        """Return a dial on which each row changes its decision at most once.
-
-        From the loosest tolerance to the tightest, each group's threshold moves on in the direction
-        of its first move.
-        """
-        start = self.unconstrained
-        top = self.gap_at(start)
-        if top > 1.0:  # minimum and maximum rates hold at every tolerance
-            found, top = self.answer(1.0), 1.0
-            start = start if found is None else found
-        grid = np.append(np.arange(np.ceil(top / STEP)) * STEP, top)
-        grid = np.unique(np.append(grid, [] if tolerances is None else tolerances))[::-1]
-        ranks = [start]
-        lowest = np.zeros(len(self.group_scores), np.intp)
-        highest = np.array([scores.last_rank for scores in self.group_scores], np.intp)
-        found_at, lost = [top], [0.0]
-        for tolerance in grid[grid < top].tolist():
-            found = self.solve(tolerance, lowest, highest)
-            if found is None:
-                break
-            moved = found - start
-            lowest = np.where(moved > 0, found, lowest)
-            highest = np.where(moved < 0, found, highest)
-            ranks.append(found)
-            found_at.append(tolerance)
-            best = self.answer(tolerance)
-            assert best is not None
-            lost.append(max(self.value_at(best) - self.value_at(found), 0.0))
-        table = self.table(np.array(found_at), np.stack(ranks))
-        return NestedPoints(table, np.array(lost), self)
+    # ---- lotteries and bounds ------------------------------------------------------------------
 
     def lottery(self, tolerance: float) -> Lottery | None:
         """Return the best mixture of thresholds, which meets the demands in expectation."""
@@ -471,34 +440,12 @@ class SearchedPoints(OperatingPoints):
             return None
         constant = 0.0 if self.problem.objective.name == "utility" else self._terms.constant
         found = self.lottery(tolerance)
-        return None if found is None else found.value + constant
+        return None if found is None else found.bound + constant
 
     def expected_value(self, thresholds: Floats) -> float:
         """Return the objective at thresholds, (K,), as it is maximized."""
         pairs = zip(self.group_scores, thresholds, strict=True)
         return self.value_at(np.array([int(scores.rank(t)) for scores, t in pairs]))
-
-
-class NestedPoints(PointTable):
-    """Points of a nested dial, and what nesting costs."""
-
-    def __init__(self, table: PointTable, lost: Floats, source: SearchedPoints) -> None:
-        points = np.arange(len(table))
-        super().__init__(table.setting, table.gap, table.certifiable, *table.read(points))
-        self.lost, self.source = lost, source
-
-    @property
-    def loss(self) -> float:
-        """The largest loss of the objective against the best thresholds at the same tolerance."""
-        return float(self.lost.max())
-
-    def bound(self, tolerance: float) -> float | None:
-        """Return the best expected value of any rule within a tolerance."""
-        return self.source.bound(tolerance)
-
-    def expected_value(self, thresholds: Floats) -> float | None:
-        """Return the objective at thresholds, as it is maximized."""
-        return self.source.expected_value(thresholds)
 
 
 def _gain(scores: GroupScores) -> Floats:

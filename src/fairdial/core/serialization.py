@@ -16,9 +16,10 @@ import numpy as np
 from fairdial._arrays import Counts, Dtype, Floats
 from fairdial.core.criteria import Criterion
 from fairdial.core.group_scores import GroupScores, total_counts
+from fairdial.core.nested import NestedPoints
 from fairdial.core.operating_points import ModelFamily, OperatingPoints, PointTable
 from fairdial.core.problem import Problem, problem_from_dict, problem_to_dict
-from fairdial.core.searched import NestedPoints, SearchedPoints
+from fairdial.core.searched import SearchedPoints
 from fairdial.core.threshold_path import ThresholdPath
 from fairdial.errors import InvalidInputError
 

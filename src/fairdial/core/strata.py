@@ -10,7 +10,8 @@ import numpy as np
 
 from fairdial._arrays import Codes
 from fairdial._validation import check_same_length, encode_groups
-from fairdial.core.criteria import Condition, Criterion, Demand
+from fairdial.core.criteria import Criterion
+from fairdial.core.demands import Condition, Demand
 from fairdial.errors import InvalidInputError
 
 

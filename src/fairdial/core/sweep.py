@@ -28,6 +28,7 @@ from fairdial.core.decide import count_rows, count_selected
 from fairdial.core.frontier import Certificate, Frontier
 from fairdial.core.group_scores import GroupScores, sort_scores, total_counts
 from fairdial.core.histograms import BITS, Histogram, refine
+from fairdial.core.nested import nest
 from fairdial.core.objectives import Objective
 from fairdial.core.operating_points import ModelFamily, OperatingPoints
 from fairdial.core.problem import Budget, Problem, make_problem
@@ -248,7 +249,7 @@ def find_points(
     if problem.uses_path:
         return ThresholdPath(group_scores, problem.criterion, dtype)
     searched = SearchedPoints(group_scores, problem, dtype, n_labels, names)
-    return searched.nest(tolerances) if problem.nested else searched
+    return nest(searched, tolerances) if problem.nested else searched
 
 
 def measure(

@@ -21,7 +21,8 @@ from functools import cached_property
 import numpy as np
 
 from fairdial._arrays import Counts, Dtype, Floats, Indices, Mask
-from fairdial.core.criteria import EXACT, Criterion
+from fairdial.core.criteria import Criterion
+from fairdial.core.demands import EXACT
 from fairdial.core.group_scores import GroupScores, place_thresholds, total_counts
 from fairdial.core.operating_points import OperatingPoints, PointTable
 from fairdial.core.problem import Problem
@@ -216,12 +217,13 @@ class ThresholdPath(OperatingPoints):
         self.gap: Floats = np.maximum(highest, raised_to) - np.minimum(lowest, lowered_to)
         last = self.rates(np.array([stop]))[0]
         self.gap[-1] = last.max() - last.min()
+        self._same_sign = self.gap == self.width  # of the disparity; before the gap is rounded
         if self.eligible.dtype.kind != "i" or float(self.eligible.max()) ** 2 >= EXACT:
             return
-        pairs = np.asarray(
-            self.eligible.prod(), np.float64
-        )  # of the denominators of both extreme rates
-        if self.n_groups != 2:
+        pairs = np.asarray(self.eligible.prod(), np.float64)  # of both rates' denominators
+        if self.n_groups == 2:
+            self.width = np.rint(self.width * pairs) / pairs  # comparable with the gap
+        else:
             start = self.rates(np.array([0]))[0]
             at_top = np.append(ceiling.group, start.argmin())[fallen]
             at_bottom = np.append(floor.group, start.argmax())[risen]
@@ -281,7 +283,7 @@ class ThresholdPath(OperatingPoints):
         interval = np.append(self.cost[1:], self.next_cost) > self.cost
         interval[0] = True  # t = 0 is fixed in advance
         interval[-1] |= self._ends
-        return np.asarray(interval & (self.gap == self.width))
+        return np.asarray(interval & self._same_sign)
 
     def _targets(self, points: Indices, ranks: Indices) -> Floats:
         """Return the thresholds of the formulas, (s, K), before they are clipped to the ranks."""

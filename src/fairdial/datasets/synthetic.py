@@ -130,7 +130,8 @@ class GaussianLaw:
         """Return the share of all rows that are eligible for the criterion, by group."""
         rate = find_criterion(criterion).rate
         pi = np.asarray(self.base_rates)
-        label_share = {None: np.ones_like(pi), 1: pi, 0: 1.0 - pi}[rate.eligible]
+        by_label: dict[object, Floats] = {None: np.ones_like(pi), 1: pi, 0: 1.0 - pi}
+        label_share = by_label[rate.eligible]
         return np.asarray(np.multiply(self.shares, label_share), dtype=np.float64)
 
     def rates(self, criterion: str | Criterion, thresholds: ArrayLike) -> Floats:
@@ -138,7 +139,7 @@ class GaussianLaw:
         true_positive, false_positive = self._selected(thresholds)
         pi = np.asarray(self.base_rates)
         every = pi * true_positive + (1.0 - pi) * false_positive
-        by_label = {None: every, 1: true_positive, 0: false_positive}
+        by_label: dict[object, Floats] = {None: every, 1: true_positive, 0: false_positive}
         return np.asarray(by_label[find_criterion(criterion).rate.eligible], dtype=np.float64)
 
     def accuracy(self, thresholds: ArrayLike) -> Floats:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import sys
+from numbers import Real
 from typing import Any
 
 import numpy as np
 import pandas as pd
-from pandas.api.types import is_bool_dtype, is_numeric_dtype
+from numpy.typing import NDArray
+from pandas.api.types import is_numeric_dtype
 
 from fairdial._arrays import Floats
 from fairdial.core.frontier import LOTTERY
@@ -18,7 +20,7 @@ def draw_rows(X: Any, logits: Floats) -> Floats:
     """Return a draw for each row from a hash of its features, (n,).
 
     Equal rows have equal draws, in every process and on every platform: numbers are hashed as
-    float64, everything else as text or as it is, and neither names of columns nor the index count.
+    float64 and everything else as text, and neither names of columns nor the index count.
     Rows that are no table (pictures, Datasets, sparse matrices) are drawn by their scores.
 
     Examples
@@ -40,14 +42,21 @@ def draw_rows(X: Any, logits: Floats) -> Floats:
         X = pd.DataFrame(X.reshape(len(X), -1)).infer_objects()
     if not isinstance(X, pd.DataFrame):
         return hash_uniform(np.asarray(logits, np.float64), LOTTERY)
-    columns = {place: _plain(X.iloc[:, place]) for place in range(X.shape[1])}
-    keys = pd.util.hash_pandas_object(pd.DataFrame(columns), index=False)
-    return hash_uniform(keys.to_numpy(np.uint64), LOTTERY)
+    keys = [_hash(X.iloc[:, place]) for place in range(X.shape[1])]
+    return hash_uniform(np.column_stack(keys), LOTTERY)
 
 
-def _plain(column: pd.Series) -> Any:
-    """Return a column in a form that doesn't depend on the other rows."""
-    if is_numeric_dtype(column.dtype) or is_bool_dtype(column.dtype):
-        numbers = column.to_numpy(np.float64, na_value=np.nan)
-        return np.where(np.isnan(numbers), np.nan, numbers + 0.0)  # one NaN, and no -0.0
-    return column.astype(object).where(column.notna(), None).to_numpy(object)
+def _hash(column: pd.Series) -> NDArray[np.uint64]:
+    """Return a hash of each cell, which doesn't depend on the column's type or the other cells."""
+    if is_numeric_dtype(column.dtype):  # also booleans
+        return _hash_numbers(column.to_numpy(np.float64, na_value=np.nan))
+    cells = column.to_numpy(object, na_value=np.nan)
+    numbers = np.array([isinstance(cell, (Real, np.bool_)) for cell in cells], np.bool_)
+    keys = pd.util.hash_array(np.array([str(cell) for cell in cells], object))
+    keys[numbers] = _hash_numbers(cells[numbers].astype(np.float64))
+    return np.asarray(keys, np.uint64)
+
+
+def _hash_numbers(numbers: Floats) -> NDArray[np.uint64]:
+    same = np.where(np.isnan(numbers), np.nan, numbers + 0.0)  # one NaN, and no -0.0
+    return np.asarray(pd.util.hash_array(same), np.uint64)

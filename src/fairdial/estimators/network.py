@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import fields
 from functools import partial
 from numbers import Integral
 from pathlib import Path
@@ -14,10 +15,10 @@ from scipy.sparse import issparse
 from sklearn.utils import check_random_state
 
 from fairdial._arrays import Floats, Indices, Mask
+from fairdial.core.problem import Problem
 from fairdial.errors import InterruptedWarning, InvalidInputError, require_torch, warn
 from fairdial.estimators.rows import Rows, hold_out
 from fairdial.nn.network import Network
-from fairdial.registry import DIAL
 
 if TYPE_CHECKING:
     from fairdial.estimators.base import DialClassifier
@@ -253,15 +254,8 @@ def _continues(model: DialClassifier) -> bool:
 
 def describe(model: DialClassifier) -> str:
     """Return the method and its own settings, without the network, the seed and the dial."""
-    others = (
-        "network",
-        "estimator",
-        "random_state",
-        "tolerance",
-        "recalibrate",
-        "min_count",
-        *DIAL,
-    )
+    others = {"network", "estimator", "random_state", "tolerance", "recalibrate", "min_count"}
+    others |= {field.name for field in fields(Problem)} - {"criterion"}
     params = model.get_params(deep=False)
     return type(model).__name__ + repr(
         sorted((k, str(v)) for k, v in params.items() if k not in others)

@@ -12,8 +12,8 @@ from typing import Any
 
 from sklearn.pipeline import Pipeline
 
-from fairdial.core.criteria import Demand
 from fairdial.core.criteria import criterion as find_criterion
+from fairdial.core.demands import Demand
 from fairdial.core.frontier import Frontier
 from fairdial.core.objectives import Objective
 from fairdial.core.point import Point, number_of_rows

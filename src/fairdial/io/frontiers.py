@@ -10,9 +10,10 @@ from safetensors import SafetensorError
 from safetensors import numpy as safetensors
 
 from fairdial.core.frontier import Frontier
+from fairdial.core.nested import NestedPoints
 from fairdial.core.operating_points import PointTable
 from fairdial.core.problem import problem_to_dict
-from fairdial.core.searched import NestedPoints, SearchedPoints
+from fairdial.core.searched import SearchedPoints
 from fairdial.core.serialization import frontier_parts, refuse_mixture
 from fairdial.core.threshold_path import ThresholdPath
 from fairdial.errors import ModelFileError

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fairdial._version import __version__
-from fairdial.core.criteria import Criterion, Demand
+from fairdial.core.criteria import Criterion
+from fairdial.core.demands import Demand
 from fairdial.core.objectives import Objective
 from fairdial.core.problem import Budget, criterion_to_json, demand_to_json, objective_to_json
 from fairdial.errors import InvalidInputError, require_torch

@@ -163,7 +163,7 @@ def find_fairest(
     Examples
     --------
     >>> import numpy as np
-    >>> from fairdial.core.criteria import SELECTION
+    >>> from fairdial.core.rates import SELECTION
     >>> from fairdial.nn.implicit import find_fairest
     >>> z = np.array([[[0.0], [0.9]]])  # one row per group: t = p tanh(0.9 / 4)
     >>> found = find_fairest(z, SELECTION, np.array([0.5, 0.5]))

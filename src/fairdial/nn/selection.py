@@ -27,7 +27,7 @@ from fairdial.nn.scorer import score_runs, trunk_features
 from fairdial.nn.tradeoff import Tradeoff
 
 TOLERANCES = 50  # points of the curve whose hypervolume selects the epoch
-FEW_TOLERANCES = 6  # where each one is searched for
+FEW_TOLERANCES = 5  # where each one is searched for
 REFERENCE = (0.0, 1.0)  # accuracy and gap at the hypervolume's reference point
 
 
@@ -68,9 +68,9 @@ def dial_figures(logits: Scores, data: TrainingData, by: str = "dial") -> dict[s
         points, loosest = frontier.points, float(frontier.gap[0])
         tolerances = np.linspace(0.0, loosest, TOLERANCES)
         table = points.tabulate(points.find(tolerances)[0])
-    else:  # every tolerance is searched for
+    else:  # every tolerance is searched for; 0 may be out of reach, which is hard to prove
         loosest = min(_unconstrained_gap(logits, data), 1.0)
-        tolerances = np.linspace(0.0, loosest, FEW_TOLERANCES)
+        tolerances = np.linspace(0.0, loosest, FEW_TOLERANCES + 1)[1:]
         table, _ = frontier.points.choose(tolerances)
     thresholds, selected = table.read(np.arange(len(table)))
     accuracies = accuracy_of_counts(by_label(selected, 2), frontier.counts)

@@ -28,8 +28,9 @@ from fairdial.core.certificates import rate_interval
 from fairdial.core.criteria import Criterion
 from fairdial.core.frontier import Frontier
 from fairdial.core.group_scores import GroupScores, total_counts
+from fairdial.core.nested import NestedPoints
 from fairdial.core.problem import Problem
-from fairdial.core.searched import NestedPoints, SearchedPoints
+from fairdial.core.searched import SearchedPoints
 from fairdial.core.threshold_path import ThresholdPath
 
 BINS = 4096

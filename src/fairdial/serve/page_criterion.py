@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TypedDict
 
-from fairdial.core.criteria import RATIO, Criterion, Demand
+from fairdial.core.criteria import Criterion
+from fairdial.core.demands import RATIO, Demand
 from fairdial.core.frontier import Frontier
 
 TITLES = {

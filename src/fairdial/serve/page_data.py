@@ -23,10 +23,11 @@ from fairdial._validation import check_fraction, check_one_tolerance
 from fairdial._version import __version__
 from fairdial.core.decide import by_label
 from fairdial.core.frontier import Frontier
+from fairdial.core.nested import NestedPoints
 from fairdial.core.operating_points import PointTable
 from fairdial.core.point import Points
 from fairdial.core.rising import rising_frontier
-from fairdial.core.searched import NestedPoints, SearchedPoints
+from fairdial.core.searched import SearchedPoints
 from fairdial.core.serialization import json_name
 from fairdial.core.threshold_path import ThresholdPath
 from fairdial.errors import CannotCertifyError, InvalidInputError
