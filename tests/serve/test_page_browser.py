@@ -18,8 +18,9 @@ import numpy as np
 import pytest
 from playwright.sync_api import Page, expect
 
-from fairdial import CannotCertifyError, Frontier, InfeasibleToleranceWarning, sweep
+from fairdial import CannotCertifyError, Costs, Frontier, InfeasibleToleranceWarning, sweep
 from fairdial.core.point import Point
+from fairdial.core.rising import rising_frontier
 from fairdial.datasets import make_gaussian
 from fairdial.serve.page import SERVED_POLICY, page_files, render_index, write_page
 from fairdial.serve.page_data import page_data
@@ -388,10 +389,9 @@ def test_a_dial_that_reaches_little_shows_one_place_and_only_lines_that_are_draw
     rng = np.random.default_rng(1)
     groups, y = np.arange(200) % 10, np.arange(200) // 10 % 2
     frontier = sweep(rng.normal(size=200).round(0), groups, y, min_count=1)
-    smallest = frontier.gap.min()
-    assert smallest > 0.01
+    assert frontier.gap.min() > 0.01  # the search goes further
     page = visit(write_page(frontier, folder / "ten.html", tolerance=0.0))
-    expect(page.locator("#start")).to_contain_text(f"({100 * smallest:.1f})")
+    expect(page.locator("#start")).to_contain_text("(0.0)")
     expect(page.locator("#frontier-key .guaranteed")).to_have_count(0)
     settle(page)
     dot, square = page.evaluate(
@@ -404,6 +404,43 @@ def test_a_dial_that_reaches_little_shows_one_place_and_only_lines_that_are_draw
 
 
 # ---- other dials -------------------------------------------------------------------------------
+
+
+def test_every_demand_and_the_answer_where_nobody_loses_are_shown(visit, folder):
+    sample = make_gaussian(2_000, random_state=0)
+    frontier = sweep(sample.logits, sample.groups, sample.y, criterion="equalized_odds")
+    page = visit(
+        write_page(frontier, folder / "odds.html", people=PEOPLE, labels=LABELS, tolerance=0.05)
+    )
+    point, rising = frontier.at(0.05), rising_frontier(frontier).at(0.05)
+    for j in range(2):
+        body = page.locator("#demands tbody").nth(j)
+        for line, found in ((1, point), (3, rising)):
+            texts = body.locator("tr").nth(line).locator("td").all_text_contents()
+            assert texts[:2] == [f"{100 * rate:.1f}%" for rate in found.rates[j]]
+            assert texts[2] == f"{100 * list(found.gaps.values())[j]:.1f}"
+    shown = page.locator("#rising-text").inner_text()
+    assert abs(float(shown.split("%")[0].split()[-1]) - 100 * rising.accuracy) < 0.051
+    expect(page.locator("#movement")).to_contain_text("change back")
+    page.locator("#typed").fill("10")
+    page.locator("#exact button").click()
+    settle(page)
+    wider = frontier.at(0.1)
+    texts = page.locator("#demands tbody").nth(0).locator("tr").nth(1).locator("td")
+    assert texts.all_text_contents()[:2] == [f"{100 * rate:.1f}%" for rate in wider.rates[0]]
+
+
+def test_a_combined_criterion_with_costs_and_a_budget_is_shown(visit, folder):
+    sample = make_gaussian(2_000, random_state=0)
+    demands = {"demographic_parity": 0.1, "equal_opportunity": 0.05}
+    frontier = sweep(
+        sample.logits, sample.groups, sample.y, criterion=demands, objective=Costs(1, 3),
+        budget=0.5, nested=True,
+    )  # fmt: skip
+    page = visit(write_page(frontier, folder / "combined.html", tolerance=0.1))
+    expect(page.locator("#meaning")).to_contain_text("50% of all people")
+    expect(page.locator("#sentence")).to_contain_text(f"{-frontier.at(0.1).value:.3f}")
+    expect(page.locator("#movement")).to_contain_text("at most once")
 
 
 def test_a_family_shows_its_settings_and_no_scores(visit, exported_family, family):

@@ -15,6 +15,7 @@ from sklearn.linear_model import LogisticRegression
 
 from fairdial import CannotCertifyError, FairBayes, Frontier, InvalidInputError, criterion, sweep
 from fairdial.core.operating_points import PointTable
+from fairdial.core.problem import Problem
 from fairdial.datasets import make_gaussian
 from fairdial.serve import page_data as module
 from fairdial.serve.page_data import page_data
@@ -36,17 +37,16 @@ def floats(text: str) -> NDArray[Any]:
 
 
 def rebuilt(document: dict[str, Any]) -> Frontier:
-    """A frontier from what the page is given, its figures worked out from counts."""
+    """The walked part of a frontier from what the page is given, its figures from counts."""
     points, rows = document["states"], np.array(document["rows"])
     selected = ints(points["selected"], points["count"]).reshape(-1, *rows.shape)
-    label = document["criterion"]["counted"]
-    eligible = selected.sum(axis=1) if label is None else selected[:, label]
-    whole = rows.sum(axis=0) if label is None else rows[label]
-    gap = np.ptp(eligible / whole, axis=1)
+    selected = selected[: points["count"] - len(floats(points["answers"]))]
+    kind = criterion(document["criterion"]["name"])
+    gap = kind.gap_of(selected, rows)
     unknown = np.zeros(len(gap))
     table = PointTable(unknown, gap, unknown > 0, np.zeros((len(gap), rows.shape[1])), selected)
     groups = tuple(group["name"] for group in document["groups"])
-    return Frontier(table, criterion(document["criterion"]["name"]), groups, rows, "none")
+    return Frontier(table, Problem(kind), groups, rows, "none")
 
 
 def stops_of(document: dict[str, Any]) -> NDArray[Any]:
@@ -93,7 +93,7 @@ def test_the_document_is_json_and_survives_it(document):
 def test_thresholds_are_the_frontiers_to_three_decimals(two_groups):
     document = page_data(two_groups)
     kept = np.flatnonzero(two_groups.points.reachable)
-    found = ints(document["states"]["thresholds"], len(kept)) / 1000
+    found = ints(document["states"]["thresholds"], document["states"]["count"])[: len(kept)] / 1000
     assert np.abs(found - two_groups.points.read(kept)[0]).max() <= 0.0005 + 1e-12
 
 
@@ -102,7 +102,7 @@ def test_infinite_thresholds_are_distinguished():
     frontier = sweep(logits, np.r_[np.zeros(80), np.ones(80)])
     document = page_data(frontier)
     thresholds = frontier.points.read(np.flatnonzero(frontier.points.reachable))[0]
-    found = ints(document["states"]["thresholds"], len(thresholds))
+    found = ints(document["states"]["thresholds"], document["states"]["count"])[: len(thresholds)]
     assert np.isinf(thresholds).any()
     assert np.array_equal(np.abs(found) == module.ENDLESS, np.isinf(thresholds))
     assert np.array_equal(np.sign(found), np.sign(thresholds))
@@ -138,7 +138,8 @@ def test_one_group_has_nothing_to_set():
 def test_a_hundred_thousand_points_take_less_than_three_megabytes():
     frontier = large(250_000, 2)
     document = page_data(frontier)
-    assert document["states"]["count"] == document["states"]["of"] > 70_000
+    n_answers = len(floats(document["states"]["answers"]))
+    assert document["states"]["count"] - n_answers == document["states"]["of"] > 70_000
     assert document["states"]["decimals"] is None
     assert len(json.dumps(document)) * 100_000 / document["states"]["count"] < 3e6
 
