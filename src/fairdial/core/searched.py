@@ -279,7 +279,8 @@ class SearchedPoints(OperatingPoints):
     def least(self) -> Indices:
         """(K,) the best ranks at the smallest tolerance that any thresholds reach."""
         low, best = 0.0, self.answer(self._loosest)
-        assert best is not None  # checked at the start
+        if best is None:  # all rows have one score, and the same decision is no answer
+            return np.array([values.argmax() for values in self._values()])
         found = self.answer(0.0)
         if found is not None:
             return found

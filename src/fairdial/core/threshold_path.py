@@ -342,13 +342,9 @@ class ThresholdPath(OperatingPoints):
         if feasible.all() or self.gap.min() <= self.resolution:
             return table, feasible
         beyond = np.flatnonzero(~feasible)
-        ranks = [self.searched.answer(tolerance) for tolerance in tolerances[beyond].tolist()]
-        places = beyond[[found is not None for found in ranks]]
-        if not len(places):
-            return table, feasible
-        feasible[places] = True
-        found = np.stack([found for found in ranks if found is not None])
-        return table.overwrite(places, self.searched.table(tolerances[places], found)), feasible
+        found, feasible[beyond] = self.searched.choose(tolerances[beyond])
+        better = np.flatnonzero(feasible[beyond] | (found.gap < table.gap[beyond]))
+        return table.overwrite(beyond[better], found.tabulate(better)), feasible
 
     def rebuild(self, group_scores: Sequence[GroupScores]) -> ThresholdPath:
         """Return the path of other scores of the same groups."""
