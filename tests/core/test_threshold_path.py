@@ -518,9 +518,9 @@ def test_the_histogram_route_gives_the_sorted_routes_answers(
         exact = sweep(logits, codes, y, criterion=criterion, min_count=1)
         tolerances = TOLERANCES if seed % 3 else np.random.default_rng(seed).random(3) * 0.3
         binned = sweep(logits, codes, y, criterion=criterion, tolerances=tolerances, min_count=1)
-        reached = tolerances[tolerances >= exact.gap.min()]  # by the path
-        same_points(ask(exact, reached), ask(binned, reached))
-        assert binned.certificate == "simultaneous"
+        same_points(ask(exact, tolerances), ask(binned, tolerances))
+        beyond = tolerances.min() < exact.gap.min()  # of the path: then rows are sorted
+        assert binned.certificate == ("declared" if beyond else "simultaneous")
 
 
 @pytest.mark.parametrize("n_groups", [2, 4])
@@ -528,10 +528,9 @@ def test_the_histogram_route_works_without_labels(n_groups, monkeypatch):
     monkeypatch.setattr(sweeping, "SORT_LIMIT", 0)
     monkeypatch.setattr(sweeping, "MAX_BINS_PER_ROW", 10**9)
     logits, codes, _ = draw(continuous, 3, n_groups=n_groups, largest=500, smallest=100)
-    path = sweep(logits, codes)
-    reached = TOLERANCES[path.gap.min() <= TOLERANCES]
-    binned = ask(sweep(logits, codes, tolerances=TOLERANCES), reached)
-    same_points(ask(path, reached), binned)
+    exact = ask(sweep(logits, codes), TOLERANCES)
+    binned = ask(sweep(logits, codes, tolerances=TOLERANCES), TOLERANCES)
+    same_points(exact, binned)
     assert binned.accuracy is None
 
 
@@ -654,7 +653,7 @@ def test_no_threshold_vector_within_the_tolerance_costs_less_than_the_optimum(na
         ranks = np.array(list(itertools.product(*(range(len(g[0])) for g in groups))))
         rates = np.stack([groups[a][0][ranks[:, a]] for a in range(n_groups)], axis=1)
         loss = sum(losses[a][ranks[:, a]] for a in range(n_groups))
-        spread = rates.max(axis=1) - rates.min(axis=1)
+        spread = rates.max(axis=1) - rates.min(axis=1) - 1e-12  # of differences, which round
         for point in ask(sweep(logits, codes, y, min_count=1), TOLERANCES):
             mine = sum(
                 losses[a][int(np.flatnonzero(groups[a][0] == rate)[0])]
@@ -729,7 +728,8 @@ def test_groups_at_the_same_level_move_together():
     Raising the third group is cheaper than lowering both, and ends with no gap.
     """
     frontier = sweep([1.25, 0.25, 3.45, 2.25, 1.15, -0.55], [0, 0, 1, 1, 2, 2], min_count=1)
-    point = frontier.at(0.0)
+    with pytest.warns(ConstantDecisionsWarning):
+        point = frontier.at(0.0)
     assert point.feasible
     assert point.selection_rate.tolist() == [1.0, 1.0, 1.0]
 
