@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import itertools
+import sys
 import traceback
 import warnings
 from collections import Counter
@@ -32,6 +33,7 @@ from fairdial.core.searched import SearchedPoints
 from fairdial.core.threshold_path import ThresholdPath
 
 Array = NDArray[Any]
+BLOCK = 1_000  # cases between two lines of progress
 CLOSE = 1e-9  # differences of values, and of rates of weights that aren't whole numbers
 CRITERIA = {
     "demographic_parity": ("selection_rate",),
@@ -495,7 +497,15 @@ def main() -> None:
     given = parser.parse_args()
     size = 200 if given.quick else given.cases
     print(machine(("numpy", "fairdial")))
-    found, faults = run(range(given.seed, given.seed + size))
+    found: dict[str, Counter[str]] = {}
+    faults: list[str] = []
+    for start in range(given.seed, given.seed + size, BLOCK):
+        part, more = run(range(start, min(start + BLOCK, given.seed + size)))
+        for kind, tally in part.items():
+            found[kind] = found.get(kind, Counter()) + tally
+        faults += more
+        done = sum(tally["cases"] for tally in found.values())
+        print(f"{done:,} cases, {len(faults)} with faults", file=sys.stderr, flush=True)
     total = sum(found.values(), Counter())
     lines = [[kind, *(f"{found[kind][c]:,}" for c in COLUMNS)] for kind in sorted(found)]
     lines.append(["all", *(f"{total[c]:,}" for c in COLUMNS)])
