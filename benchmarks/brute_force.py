@@ -418,14 +418,25 @@ def _check_point(
     if expected is None or abs(expected - every.value[own]) > CLOSE:
         _fault(case, found, "violations", f"reported value {expected}, {where}")
         return
+    if isinstance(frontier.points, ThresholdPath):  # the same decision for everybody is no answer
+        n_selected = every.selected.sum(axis=tuple(range(1, every.selected.ndim)))
+        constant = np.isclose(n_selected, 0) | np.isclose(n_selected, every.totals.sum())
+        meets &= ~constant
+        above = above & ~constant
     if not point.feasible:
         found["infeasible"] += 1
+        if isinstance(frontier.points, ThresholdPath) and not frontier.points.is_beyond(
+            np.array([point.tolerance])
+        ):
+            return  # less than one row
         smaller = round(point.gap - 1e-6, 9)
         if meets.any():
             _fault(case, found, "false infeasible", where)
         elif smaller > 0 and (above & every.holds(smaller, -slack)).any():
             _fault(case, found, "suboptimal", f"not the smallest gap, {where}")
         return
+    if isinstance(frontier.points, ThresholdPath):
+        above[own] = True  # the path may end there
     if not (every.holds(point.tolerance, slack)[own] and above[own]):
         _fault(case, found, "violations", where)
     if point.gap > point.tolerance:

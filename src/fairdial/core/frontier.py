@@ -277,10 +277,10 @@ class Frontier:
             reason = "The search for a smaller one was stopped early."
         elif isinstance(self.points, SearchedPoints):
             reason = "No group thresholds have a smaller one."
-        elif isinstance(self.points, ThresholdPath) and gap[worst] > self.points.resolution:
-            reason = "Only the same decision for everybody would reach it."
         elif isinstance(self.points, ThresholdPath):
-            reason = "Less than one row of the smallest group is a matter of chance."
+            reason = "The tolerance is less than one row."
+            if self.points.is_beyond(tolerance[worst : worst + 1])[0]:
+                reason = "Only the same decision for everybody would reach it."
         else:
             reason = "The nested dial ends there; `nested=False` goes further."
         if self.certificate == "simultaneous":  # thresholds at edges of bins

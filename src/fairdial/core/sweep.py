@@ -214,7 +214,7 @@ def sweep_encoded(
     check_group_sizes(criterion, counts, names, min_count=min_count, argument=argument)
     if binned is not None and tolerances is not None and problem.uses_path:
         path = refine(binned, criterion, scores.dtype, tolerances)
-        if path.find(tolerances)[1].all() or path.gap.min() <= path.resolution:
+        if not path.is_beyond(tolerances).any():
             return Frontier(path, problem, names, cells, _weaken(certificate))
         binned = None  # beyond the end of the path, answers depend on all scores
         group_scores = sort_scores(*rows)

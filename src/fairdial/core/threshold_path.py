@@ -333,15 +333,14 @@ class ThresholdPath(OperatingPoints):
     def choose(self, tolerances: Floats) -> tuple[PointTable, Mask]:
         """Return the point for each tolerance, and whether it is within the tolerance.
 
-        Where the path ends with a larger gap, a search over all thresholds takes over, except
-        below one row of the smallest group: there, equal rates are an accident of group sizes. The
-        same decision for everybody has no gap, but is no answer.
+        Where the path ends with a larger gap, a search over all thresholds takes over. The same
+        decision for everybody has no gap, but is no answer.
         """
         points, feasible = self.find(tolerances)
         table = self.tabulate(points)
-        if feasible.all() or self.gap.min() <= self.resolution:
+        beyond = np.flatnonzero(self.is_beyond(tolerances))
+        if not len(beyond):
             return table, feasible
-        beyond = np.flatnonzero(~feasible)
         found, feasible[beyond] = self.searched.choose(tolerances[beyond])
         better = np.flatnonzero(feasible[beyond] | (found.gap < table.gap[beyond]))
         return table.overwrite(beyond[better], found.tabulate(better)), feasible
@@ -350,12 +349,18 @@ class ThresholdPath(OperatingPoints):
         """Return the path of other scores of the same groups."""
         return ThresholdPath(group_scores, self.criterion, self.dtype)
 
-    @property
-    def resolution(self) -> float:
-        """How much one row changes the rate of the smallest group."""
-        if self.eligible.dtype.kind == "i":
-            return 1.0 / float(self.eligible.min())
-        return 1.0 / min(len(steps.lower) for steps in self._steps)
+    def is_beyond(self, tolerances: Floats) -> Mask:
+        """Return which tolerances need a search, because the path ends with a larger gap.
+
+        If the path ends within one row of the smallest group, a tolerance below one row of the
+        largest group needs none: whether rates can be that close is an accident of group sizes.
+        """
+        sizes = self.eligible
+        if sizes.dtype.kind != "i":  # weights: distinct scores instead of rows
+            sizes = np.array([len(steps.lower) for steps in self._steps])
+        end = self.gap.min()
+        matters = (tolerances >= 1.0 / sizes.max()) | (end > 1.0 / sizes.min())
+        return np.asarray((tolerances < end) & matters)
 
     @property
     def unproved(self) -> Set[float]:
