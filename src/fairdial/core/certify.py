@@ -25,7 +25,7 @@ def simultaneous_margin(
     """
     margins = []
     for demand in criterion.demands:
-        if demand.spread != "difference" or not demand.rate.direction or not demand.scale:
+        if not demand.is_certifiable:
             raise CannotCertifyError(
                 "`confidence` needs demands on differences of rates whose eligible rows don't "
                 f"depend on the decisions, got {demand.name}."

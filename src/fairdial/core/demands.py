@@ -116,6 +116,11 @@ class Demand:
         where = f" in {self.within}" if self.within else ""
         return f"{self.rate.name}{sign}{where}"
 
+    @property
+    def is_certifiable(self) -> bool:
+        """Whether it limits the difference of a rate over rows that don't depend on decisions."""
+        return self.spread == "difference" and self.rate.direction != 0 and self.scale > 0
+
     def bound(self, tolerance: Fraction) -> Fraction:
         """Return the limit at a tolerance: of the difference, min / max, min, or max."""
         room, level = self.scale * tolerance, exact(self.level)

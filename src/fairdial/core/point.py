@@ -277,12 +277,16 @@ class Point:
                 f"With confidence {self.confidence:g} the gap on new rows is at most "
                 f"{self.certified_gap:.4f}, {when}"
             )
+        if self.lottery is not None:
+            return "A lottery decides, so the tolerance holds in expectation."
         if self.is_family or not self.feasible or not self.thresholds.any():
             risk = "On new rows the gap may be larger"
         else:  # the dial moved the gap just below the tolerance
             risk = "On new rows the gap exceeds the tolerance about half the time"
             risk += ", and more often with more groups" if len(self.groups) > 2 else ""
-        return f"{risk}; `confidence` gives a bound."
+        counted = self.cells.dtype.kind == "i"
+        certifiable = counted and all(demand.is_certifiable for demand in self.criterion.demands)
+        return f"{risk}; `confidence` gives a bound." if certifiable else f"{risk}."
 
 
 @dataclass(frozen=True, eq=False, repr=False)
