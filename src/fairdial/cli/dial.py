@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 @click.option(
     "--bound",
     is_flag=True,
-    help="Also show what the best rule, randomized or not, could reach: the price of deciding "
+    help="Also show what the best mixture of thresholds could reach: the price of deciding "
     "without a lottery.",
 )
 @click.option("--set", "keep", is_flag=True, help="Make --tolerance the model's default.")
@@ -145,8 +145,8 @@ def _describe_bound(point: Point) -> str:
     if point.bound is None or point.expected_value is None:
         return f"The best possible {name} isn't known for this model."
     return (
-        f"Expected {name} of these thresholds: {point.expected_value:.4f}. No rule within the "
-        f"tolerance, randomized or not, reaches more than {point.bound:.4f} on these scores."
+        f"Expected {name} of these thresholds: {point.expected_value:.4f}. No mixture of "
+        f"thresholds within the tolerance reaches more than {point.bound:.4f} on these scores."
     )
 
 

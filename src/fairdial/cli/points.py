@@ -230,7 +230,9 @@ def gap_digits(point: Point) -> str:
 
 def can_certify(frontier: Frontier) -> bool:
     """Return whether the calibration rows support statements about new rows at all."""
-    return frontier.certificate not in ("weighted", "none")
+    if frontier.problem.randomize is not None or frontier.certificate in ("weighted", "none"):
+        return False
+    return all(demand.is_certifiable for demand in frontier.criterion.demands)
 
 
 def describe_point(frontier: Frontier, point: Point, any_tolerance: bool | None) -> str:
@@ -242,7 +244,7 @@ def describe_point(frontier: Frontier, point: Point, any_tolerance: bool | None)
         accuracy += f", {objective.title} {point.value:.4f}"
     text = (
         f"Tolerance {point.tolerance:g}: {spell(point.criterion.name)} gap {gap_digits(point)} on "
-        f"{point.n_rows} calibration rows{accuracy}; lowest rate: {lowest}, highest rate: "
+        f"{point.n_rows}{accuracy}; lowest rate: {lowest}, highest rate: "
         f"{highest}."
     )
     budget = point.problem.budget

@@ -40,10 +40,13 @@ class ProblemOptions:
         The criteria as one text, such as ``"equalized_odds+selection_rate<=0.4"``; "" if none.
     parameters : dict
         Constructor parameters of estimators with thresholds that differ from the defaults.
+    ratio : bool
+        Whether ratios are limited in place of differences.
     """
 
     criterion: str
     parameters: dict[str, Any]
+    ratio: bool = False
 
     def declared_tolerance(self) -> float | None:
         """Return the tolerance that the criteria were written with, if they were."""
@@ -53,9 +56,13 @@ class ProblemOptions:
 
     def apply(self, model: DialClassifier) -> None:
         """Change what a trained model solves, before it is calibrated."""
+        from fairdial.core.criteria import criterion, name_to_save
+
         given = dict(self.parameters)
         if self.criterion:
             given["criterion"] = self.criterion
+        elif self.ratio:
+            given["criterion"] = join_criteria([name_to_save(criterion(model.criterion))], True)
         known = model.get_params(deep=False)
         for name, value in given.items():
             if name not in known:
@@ -144,7 +151,8 @@ def stating_problem(command: Callback) -> Callback:
             parameters["rising"] = True
         if randomize:
             parameters["randomize"] = "hash"
-        problem = ProblemOptions(join_criteria(criteria, ratio), parameters)
+        joined = join_criteria(criteria, ratio) if criteria else ""
+        problem = ProblemOptions(joined, parameters, ratio)
         _check(problem)
         return command(*args, problem=problem, **kwargs)
 

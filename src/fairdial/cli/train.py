@@ -15,7 +15,13 @@ from click.core import ParameterSource
 from fairdial.cli import options
 from fairdial.cli.errors import is_secondary_process
 from fairdial.cli.output import Output
-from fairdial.cli.problem_options import CONTROL, WEIGHTS, ProblemOptions, stating_problem
+from fairdial.cli.problem_options import (
+    CONTROL,
+    WEIGHTS,
+    ProblemOptions,
+    join_criteria,
+    stating_problem,
+)
 from fairdial.errors import InvalidInputError, require_extra, require_torch
 from fairdial.registry import find, methods, names
 
@@ -207,7 +213,7 @@ def train(
             time_limit=time_limit,
             recalibrate=recalibrate,
             network={"verbose": show.progress},
-            criterion=problem.criterion or "demographic_parity",
+            criterion=problem.criterion or join_criteria(["demographic_parity"], problem.ratio),
             tolerance=default,
             pos_label=rows.positive,
             sensitive_column=rows.groups if len(rows.groups) > 1 else rows.groups[0],

@@ -344,6 +344,15 @@ def _combine(parts: Sequence[tuple[Criterion, float | None]]) -> Criterion:
             "have a tolerance for every part, or for none",
             given=f"none for {moved[0].name}",
         )
+    for part, tolerance in parts:
+        if tolerance and not _moves(part):
+            raise InvalidInputError(
+                "criterion",
+                f"have no tolerance for {part.name}, which the dial doesn't move",
+                given=tolerance,
+            )
+    parts = [(part, tolerance if _moves(part) else None) for part, tolerance in parts]
+    given = [tolerance for _, tolerance in parts if tolerance is not None]
     largest = max(given, default=0.0)
     if len(parts) == 1:
         return replace(parts[0][0], declared=largest if given else None)

@@ -151,7 +151,9 @@ class Demand:
 def _gap(demand: Demand, numerator: Counts, denominator: Counts) -> Floats:
     """Return the gap divided by the scale if there is one, (...), from parts (..., K)."""
     scale = demand.scale or Fraction(1)
-    size = float(denominator.max(initial=0)) ** 2 * max(scale.numerator, scale.denominator)
+    with np.errstate(over="ignore"):
+        largest = np.square(np.float64(denominator.max(initial=0)))
+        size = largest * max(scale.numerator, scale.denominator)
     denominator = np.broadcast_to(denominator, numerator.shape)
     with np.errstate(invalid="ignore", divide="ignore"):
         rates = numerator / denominator

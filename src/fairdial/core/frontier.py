@@ -135,7 +135,8 @@ class Frontier:
     @property
     def nested(self) -> bool:
         """Whether each row changes its decision at most once along the dial."""
-        return bool(self.problem.nested) or self.problem.uses_path
+        complete = getattr(self.points, "is_complete", True)  # no search takes over
+        return bool(self.problem.nested) or (self.problem.uses_path and complete)
 
     @property
     def nested_loss(self) -> float | None:
@@ -267,6 +268,7 @@ class Frontier:
             indices=table.indices,
             mixture=table.mixture,
             is_family=self.is_family,
+            weighted=self.certificate == "weighted",
         )
 
     def _warn(self, tolerance: Floats, gap: Floats, feasible: Mask) -> None:
@@ -277,12 +279,16 @@ class Frontier:
             reason = "The search for a smaller one was stopped early."
         elif isinstance(self.points, SearchedPoints):
             reason = "No group thresholds have a smaller one."
+            if self.problem.rising:
+                reason = "No thresholds at which nobody loses have a smaller one."
         elif isinstance(self.points, ThresholdPath):
-            reason = "The tolerance is less than one row."
-            if self.points.is_beyond(tolerance[worst : worst + 1])[0]:
-                reason = "Only the same decision for everybody would reach it."
-        else:
+            reason = "Only the same decision for everybody would reach it."
+            if self.points.is_complete:
+                reason = "The path ends there; `nested=False` searches all thresholds."
+        elif isinstance(self.points, NestedPoints):
             reason = "The nested dial ends there; `nested=False` goes further."
+        else:
+            reason = f"The frontier holds {len(self)} points."
         if self.certificate == "simultaneous":  # thresholds at edges of bins
             reason += " If the bins are too coarse for the scores, use more `bits` or `tolerances`."
         warn(
@@ -328,6 +334,11 @@ class Frontier:
         return simultaneous_margin(self.points, self.criterion, self.cells, alpha)
 
     def _refuse_seen_rows(self) -> None:
+        if self.problem.randomize is not None:
+            raise CannotCertifyError(
+                "`confidence` needs decisions without a lottery: rows with the same key share a "
+                "draw, so the gap on new rows may differ from the expected one."
+            )
         if self.certificate == "weighted":
             raise CannotCertifyError(
                 "`confidence` needs rows that count equally, got `sample_weight`. Calibrate "
@@ -494,10 +505,13 @@ class Frontier:
         return replace(self, points=self.points.take(kept))
 
     def pareto(self) -> Frontier:
-        """Keep the points that no other point dominates in accuracy and gap."""
+        """Keep the points that no other point dominates in the objective's value and gap."""
         self._require_labels("pareto")
-        assert self.accuracy is not None
-        kept = np.flatnonzero(pareto(np.column_stack((self.accuracy, self.gap))))
+        values = self.accuracy
+        if self.objective.name != "accuracy":
+            values = self.value_of(np.arange(len(self)))
+        assert values is not None
+        kept = np.flatnonzero(pareto(np.column_stack((values, self.gap))))
         return replace(self, points=self.points.take(kept))
 
     def band(
@@ -589,6 +603,9 @@ class Frontier:
         return draw_frontier(self.gap[points], accuracy, title, ax=ax, label=label, band=shade)
 
     def __repr__(self) -> str:
+        if isinstance(self.points, SearchedPoints):  # listing points takes a search for each
+            rows = number_of_rows(self.cells)
+            return f"Frontier({self.criterion.name}, groups={list(self.groups)}, {rows} rows)"
         accuracy, kind = "", "models" if self.is_family else "points"
         if self.has_labels:
             accuracy = f", accuracy {self.accuracy_of(np.array([0]))[0]:.4f}"

@@ -4,7 +4,7 @@ A lottery gives each group a few ranks with probabilities, and draws one of them
 and values are linear in the probabilities, so the best lottery solves a linear program with one
 column per rank. Few columns matter: :func:`solve_lottery` solves the program for the columns found
 so far, and its dual prices tell which rank of each group would improve it most, until none does.
-The prices also prove a bound on the value of every rule within the limits, randomized or not.
+The prices also prove a bound on the value of every mixture of ranks within the limits.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def solve_lottery(
     Returns
     -------
     Lottery or None
-        None if no rule meets the limits, randomized or not.
+        None if no mixture meets the limits.
 
     Raises
     ------

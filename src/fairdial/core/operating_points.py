@@ -79,7 +79,7 @@ class OperatingPoints(ABC):
         return float(self.read(np.array([0]))[1].sum())
 
     def bound(self, tolerance: float) -> float | None:  # noqa: ARG002
-        """Return the best expected objective of any rule, randomized or not; None if unknown."""
+        """Return the best expected objective of any mixture of thresholds; None if unknown."""
         return None
 
     def expected_value(self, thresholds: Floats) -> float | None:  # noqa: ARG002

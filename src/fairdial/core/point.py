@@ -73,6 +73,8 @@ class Point:
         Whether the bound also holds for a tolerance chosen after looking at the results.
     is_family : bool
         Whether the point is a model of a family rather than thresholds of one score.
+    weighted : bool
+        Whether the rows have weights; counts are then sums of weights.
 
     Examples
     --------
@@ -99,6 +101,7 @@ class Point:
     certified_gap: float | None = None
     simultaneous: bool = False
     is_family: bool = False
+    weighted: bool = False
 
     rows = renamed("rows", "counts")
     measured = renamed("measured", "is_family")
@@ -121,7 +124,12 @@ class Point:
     @property
     def n_rows(self) -> str:
         """Number of calibration rows, or the sum of their weights, as text."""
-        return number_of_rows(self.cells)
+        number = number_of_rows(self.cells)
+        return (
+            f"calibration rows with a total weight of {number}"
+            if self.weighted
+            else (f"{number} calibration rows")
+        )
 
     @property
     def accuracy(self) -> float | None:
@@ -149,7 +157,7 @@ class Point:
 
     @cached_property
     def bound(self) -> float | None:
-        """The best ``expected_value`` of any rule within the tolerance, randomized or not.
+        """The best ``expected_value`` of any mixture of thresholds within the tolerance.
 
         The difference is the price of deciding without a lottery. None if it is unknown: for model
         families, thinned frontiers, F1, and rates over selected rows.
@@ -254,7 +262,7 @@ class Point:
         accuracy = "" if self.accuracy is None else f", accuracy {self.accuracy:.4f}"
         parts = [
             f"Tolerance {self.tolerance:g}: {self.criterion.name.replace('_', ' ')} gap "
-            f"{self.gap:.4f} on {self.n_rows} calibration rows{accuracy}; lowest rate "
+            f"{self.gap:.4f} on {self.n_rows}{accuracy}; lowest rate "
             f"{lowest}, highest {highest}."
         ]
         if self.is_family:
@@ -284,8 +292,9 @@ class Point:
         else:  # the dial moved the gap just below the tolerance
             risk = "On new rows the gap exceeds the tolerance about half the time"
             risk += ", and more often with more groups" if len(self.groups) > 2 else ""
-        counted = self.cells.dtype.kind == "i"
-        certifiable = counted and all(demand.is_certifiable for demand in self.criterion.demands)
+        certifiable = not self.weighted and all(
+            demand.is_certifiable for demand in self.criterion.demands
+        )
         return f"{risk}; `confidence` gives a bound." if certifiable else f"{risk}."
 
 
@@ -319,6 +328,7 @@ class Points(Sequence[Point]):
     certified_gap: Floats | None = None
     simultaneous: bool = False
     is_family: bool = False
+    weighted: bool = False
 
     rows = renamed("rows", "counts")
     measured = renamed("measured", "is_family")
@@ -381,6 +391,7 @@ class Points(Sequence[Point]):
             certified_gap=None if self.certified_gap is None else float(self.certified_gap[i]),
             simultaneous=self.simultaneous,
             is_family=self.is_family,
+            weighted=self.weighted,
         )
 
     def __iter__(self) -> Iterator[Point]:

@@ -72,7 +72,7 @@ def check_budget(budget: object, n_rows: float | None = None) -> Budget | None:
                 given=budget,
                 hint="A share in [0, 1] needs no number of rows.",
             )
-        return Budget(float(budget / n_rows))
+        return Budget(min(float(np.nextafter(budget / n_rows, 1)), 1.0))  # not a row less
     if isinstance(budget, (int, float, np.number)) and not isinstance(budget, bool):
         return Budget(float(budget))
     raise InvalidInputError(
@@ -154,6 +154,11 @@ def make_problem(
             given=repr(randomize),
         )
     kind = find_criterion(criterion)
+    goal, limit = find_objective(objective), check_budget(budget, n_rows)
+    if randomize is not None and (goal.name == "f1" or (limit is not None and limit.exact)):
+        raise InvalidInputError(
+            "randomize", "be None with F1 or an exact budget", given=repr(randomize)
+        )
     if randomize is not None and not all(demand.rate.fixed for demand in kind.demands):
         raise InvalidInputError(
             "randomize",
@@ -162,8 +167,8 @@ def make_problem(
         )
     return Problem(
         kind,
-        find_objective(objective),
-        check_budget(budget, n_rows),
+        goal,
+        limit,
         nested,
         rising,
         randomize,  # type: ignore[arg-type]

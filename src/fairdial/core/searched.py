@@ -259,10 +259,11 @@ class SearchedPoints(OperatingPoints):
             if len(self._answers) >= KEPT:
                 self._answers.clear()
             self._stopped = False
-            self._answers[tolerance] = self.solve(tolerance)
+            found = self._answers[tolerance] = self.solve(tolerance)
             if self._stopped:
                 self._unproved.add(tolerance)
-        return self._answers[tolerance]
+            return found
+        return self._answers.get(tolerance)
 
     def gap_at(self, ranks: Indices) -> float:
         """Return the smallest tolerance that allows ranks."""
@@ -449,8 +450,11 @@ class SearchedPoints(OperatingPoints):
         return PointTable(tolerances, gap, none, main, selected, (mixed, weights))
 
     def bound(self, tolerance: float) -> float | None:
-        """Return the best expected value of any rule, randomized or not, within a tolerance."""
+        """Return the best expected value of any mixture of thresholds within a tolerance."""
+        budget = self.problem.budget
         if self.problem.objective.name == "f1" or self.problem.rising:
+            return None
+        if budget is not None and budget.exact:
             return None
         if not all(demand.rate.fixed for demand in self.problem.criterion.demands):
             return None

@@ -174,7 +174,8 @@ def points_from_dict(data: dict[str, Any], problem: Problem, cells: Counts) -> O
             raise ValueError("scores and rows differ in number")
         _check_eligible(criterion, cells)
         if problem.uses_path:
-            return ThresholdPath(group_scores, criterion, DTYPES[data["dtype"]])
+            strict = problem.nested is True
+            return ThresholdPath(group_scores, criterion, DTYPES[data["dtype"]], strict=strict)
         if problem.objective.name == "utility" and any(s.gain is None for s in group_scores):
             raise ValueError("utilities are missing")
         n_labels = len(cells) // criterion.n_strata

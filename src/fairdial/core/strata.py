@@ -47,11 +47,12 @@ def find_strata(
             continue
         column = rows[:, places[demand.where]]
         names = columns[demand.where][1]
-        wanted = [1] if names == (False, True) else list(range(len(names)))
-        label = demand.where if isinstance(demand.where, str) else demand.where.__name__
+        boolean = all(isinstance(name, bool) for name in names)
+        wanted = [1] if boolean else list(range(len(names)))
+        label = _name(demand.where)
         for value in wanted:
             found = tuple(np.flatnonzero(column == value).tolist())
-            within = label if names == (False, True) else f"{label}={names[value]}"
+            within = label if boolean else f"{label}={names[value]}"
             resolved.append(replace(demand, where=None, strata=found, within=within))
     return replace(criterion, demands=tuple(resolved), n_strata=len(rows)), strata.reshape(-1)
 

@@ -141,6 +141,10 @@ def sweep(
     gain = None
     if utility is not None:
         gain = check_utility(utility, len(scores))
+        if objective != "accuracy" or value != "plug-in":
+            raise InvalidInputError(
+                "utility", "be given without `objective` and `value`, which it replaces"
+            )
         objective = Objective("utility")
     exact = None
     if tolerances is not None:
@@ -214,7 +218,8 @@ def sweep_encoded(
     check_group_sizes(criterion, counts, names, min_count=min_count, argument=argument)
     if binned is not None and tolerances is not None and problem.uses_path:
         path = refine(binned, criterion, scores.dtype, tolerances)
-        if not path.is_beyond(tolerances).any():
+        if problem.nested or not path.is_beyond(tolerances).any():
+            path.strict = problem.nested is True
             return Frontier(path, problem, names, cells, _weaken(certificate))
         binned = None  # beyond the end of the path, answers depend on all scores
         group_scores = sort_scores(*rows)
@@ -247,7 +252,8 @@ def find_points(
 ) -> OperatingPoints:
     """Return the operating points of groups' scores: a path, a search, or a nested search."""
     if problem.uses_path:
-        return ThresholdPath(group_scores, problem.criterion, dtype)
+        strict = problem.nested is True
+        return ThresholdPath(group_scores, problem.criterion, dtype, strict=strict)
     searched = SearchedPoints(group_scores, problem, dtype, n_labels, names)
     return nest(searched, tolerances) if problem.nested else searched
 
@@ -303,7 +309,7 @@ def measure(
     >>> point.setting, point.gap <= 0.2
     (1.0, True)
     """
-    kind = find_criterion(criterion)
+    kind, _ = find_strata(find_criterion(criterion), None, 0)
     check_count(min_count, "min_count")
     lines = check_margins(margins)
     codes, names = encode_groups(groups)

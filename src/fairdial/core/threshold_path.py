@@ -138,6 +138,8 @@ class ThresholdPath(OperatingPoints):
         Eligible rows.
     n_groups : int
         Number of groups, K.
+    strict : bool
+        Whether no search takes over where the path ends, so that the dial is nested.
     shares : (K,) float64
         P(group, eligible): line 1 of that algorithm.
     cost : (S,) float64
@@ -153,8 +155,11 @@ class ThresholdPath(OperatingPoints):
         group_scores: Sequence[GroupScores],
         criterion: Criterion,
         dtype: Dtype,
+        *,
+        strict: bool = False,
     ) -> None:
         self.group_scores, self.criterion, self.dtype = group_scores, criterion, dtype
+        self.strict = strict
         self._rate, self.n_groups = criterion.rate, len(group_scores)
         self.counts = total_counts(group_scores)
         self.eligible = criterion.eligible_counts(self.counts)
@@ -218,7 +223,7 @@ class ThresholdPath(OperatingPoints):
         last = self.rates(np.array([stop]))[0]
         self.gap[-1] = last.max() - last.min()
         self._same_sign = self.gap == self.width  # of the disparity; before the gap is rounded
-        if self.eligible.dtype.kind != "i" or float(self.eligible.max()) ** 2 >= EXACT:
+        if self.eligible.dtype.kind != "i" or float(self.eligible.max()) >= EXACT**0.5:
             return
         pairs = np.asarray(self.eligible.prod(), np.float64)  # of both rates' denominators
         if self.n_groups == 2:
@@ -347,20 +352,22 @@ class ThresholdPath(OperatingPoints):
 
     def rebuild(self, group_scores: Sequence[GroupScores]) -> ThresholdPath:
         """Return the path of other scores of the same groups."""
-        return ThresholdPath(group_scores, self.criterion, self.dtype)
+        return ThresholdPath(group_scores, self.criterion, self.dtype, strict=self.strict)
 
     def is_beyond(self, tolerances: Floats) -> Mask:
-        """Return which tolerances need a search, because the path ends with a larger gap.
+        """Return which tolerances need a search, because the path ends with a larger gap."""
+        return np.asarray((tolerances < self.gap.min()) & (not self.is_complete))
 
-        If the path ends within one row of the smallest group, a tolerance below one row of the
-        largest group needs none: whether rates can be that close is an accident of group sizes.
+    @cached_property
+    def is_complete(self) -> bool:
+        """Whether the path ends within one row of the smallest group, or must not be left.
+
+        Whether rates can be closer than one row is an accident of group sizes.
         """
         sizes = self.eligible
         if sizes.dtype.kind != "i":  # weights: distinct scores instead of rows
             sizes = np.array([len(steps.lower) for steps in self._steps])
-        end = self.gap.min()
-        matters = (tolerances >= 1.0 / sizes.max()) | (end > 1.0 / sizes.min())
-        return np.asarray((tolerances < end) & matters)
+        return self.strict or bool(self.gap.min() <= 1.0 / sizes.min())
 
     @property
     def unproved(self) -> Set[float]:
@@ -375,7 +382,7 @@ class ThresholdPath(OperatingPoints):
         return SearchedPoints(self.group_scores, problem, self.dtype, n_labels, constant=False)
 
     def bound(self, tolerance: float) -> float | None:
-        """Return the best expected accuracy of any rule, randomized or not, within a tolerance."""
+        """Return the best expected accuracy of any mixture of thresholds within a tolerance."""
         return self.searched.bound(tolerance)
 
     def expected_value(self, thresholds: Floats) -> float | None:
