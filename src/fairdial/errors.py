@@ -354,7 +354,7 @@ class ConstantDecisionsWarning(FairdialWarning):
     --------
     >>> import warnings
     >>> from fairdial import ConstantDecisionsWarning, sweep
-    >>> frontier = sweep([-1.0, 1.0, 2.0], ["a", "a", "b"], min_count=1)
+    >>> frontier = sweep([-1.0, 1.0, 2.0], ["a", "a", "b"], min_count=1, nested=False)
     >>> with warnings.catch_warnings():
     ...     warnings.simplefilter("ignore", ConstantDecisionsWarning)
     ...     frontier.at(0.0).selection_rate

@@ -389,9 +389,9 @@ def test_a_dial_that_reaches_little_shows_one_place_and_only_lines_that_are_draw
     rng = np.random.default_rng(1)
     groups, y = np.arange(200) % 10, np.arange(200) // 10 % 2
     frontier = sweep(rng.normal(size=200).round(0), groups, y, min_count=1)
-    assert frontier.gap.min() > 0.01  # the search goes further
+    assert frontier.gap.min() > 0.01
     page = visit(write_page(frontier, folder / "ten.html", tolerance=0.0))
-    expect(page.locator("#start")).to_contain_text("(0.0)")
+    expect(page.locator("#start")).to_contain_text("(5.0)")
     expect(page.locator("#frontier-key .guaranteed")).to_have_count(0)
     settle(page)
     dot, square = page.evaluate(

@@ -31,7 +31,7 @@ DIGITS, MOST_DIGITS = 4, 16
 FEW_ELIGIBLE = 1_000  # below this, chance moves a group's rate by some hundredths
 MOST_RATES = 8  # of a table; with more, it shows only the lowest and the highest of each kind
 NEW_DATA = "The gap on new data may be larger"
-NO_BOUND = "weighted or reused rows give no bound"
+NO_BOUND = "there is no bound for weighted or reused rows, minimum rates and ratios"
 NOT_REACHABLE = "not reachable"
 NOT_REACHABLE_MEANS = (
     f"{NOT_REACHABLE.capitalize()}: no operating point has a gap that small; the smallest is shown."

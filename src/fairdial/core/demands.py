@@ -30,7 +30,7 @@ def exact(number: float | int | str | Fraction) -> Fraction:
 
     Examples
     --------
-    >>> from fairdial.core.criteria import exact
+    >>> from fairdial.core.demands import exact
     >>> exact(0.05)
     Fraction(1, 20)
     """
@@ -45,7 +45,7 @@ def reach(tolerance: float) -> Fraction:
     Examples
     --------
     >>> from fractions import Fraction
-    >>> from fairdial.core.criteria import reach
+    >>> from fairdial.core.demands import reach
     >>> Fraction(1, 3) <= reach(1 / 3), Fraction(3, 10) <= reach(0.3)
     (True, True)
     """

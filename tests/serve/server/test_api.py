@@ -209,7 +209,7 @@ def test_a_tolerance_that_cant_be_certified_at_the_servers_confidence_is_refused
 
 
 def test_an_infeasible_tolerance_is_set_and_reported(cases, client, token):
-    ask = client(cases("combined"))
+    ask = client(cases("pipeline"))
     data = ask.put("/v1/dial", json={"tolerance": 0.0, "reason": "x"}, headers=token).json()
     assert data["feasible"] is False
     assert data["gap"] > 0
