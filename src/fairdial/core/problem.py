@@ -72,7 +72,10 @@ def check_budget(budget: object, n_rows: float | None = None) -> Budget | None:
                 given=budget,
                 hint="A share in [0, 1] needs no number of rows.",
             )
-        return Budget(min(float(np.nextafter(budget / n_rows, 1)), 1.0))  # not a row less
+        share = float(budget / n_rows)
+        if Budget(share).most(n_rows) < budget:  # rounded down: not a row less
+            share = float(np.nextafter(share, 1.0))
+        return Budget(share)
     if isinstance(budget, (int, float, np.number)) and not isinstance(budget, bool):
         return Budget(float(budget))
     raise InvalidInputError(
