@@ -73,7 +73,7 @@ def check_budget(budget: object, n_rows: float | None = None) -> Budget | None:
                 hint="A share in [0, 1] needs no number of rows.",
             )
         share = float(budget / n_rows)
-        if Budget(share).most(n_rows) < budget:  # rounded down: not a row less
+        if n_rows < np.inf and Budget(share).most(n_rows) < budget:  # rounded down
             share = float(np.nextafter(share, 1.0))
         return Budget(share)
     if isinstance(budget, (int, float, np.number)) and not isinstance(budget, bool):
