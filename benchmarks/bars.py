@@ -17,9 +17,7 @@ from pathlib import Path
 import numpy as np
 from common import table
 
-from fairdial.bench.curves import Panel, read_study
-from fairdial.bench.plan import read_plan
-from fairdial.bench.store import Store
+from fairdial.bench.curves import Panel, open_study
 
 ABOVE, FALL, SPAN = 0.05, 0.5, 0.5
 
@@ -46,8 +44,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("study", type=Path, help="folder of `fairdial bench run`")
     folder = parser.parse_args().study
-    plan = read_plan(folder / "plan.toml")
-    study = read_study(plan, Store(folder / "records").records(plan.trials()))
+    study = open_study(folder)
+    plan = study.plan
     head = ["method", "constant", "best accuracy", "gap, loose end", "strict end", "span of gap"]
     for panel in study.panels:
         if plan.baseline not in panel.compared:

@@ -47,14 +47,14 @@ from fairdial.bench.comparisons import (
     matched_difference,
     mean_difference,
     reached,
+    training_ratio,
 )
-from fairdial.bench.curves import Panel, Study, read_study
+from fairdial.bench.curves import Panel, Study, open_study
 from fairdial.bench.hypervolume import volumes
 from fairdial.bench.model import make_model, read_parts
-from fairdial.bench.plan import read_plan
 from fairdial.bench.sources import join_rows
 from fairdial.bench.statistics import LEVEL, POWER, Paired, corrected, holm, paired
-from fairdial.bench.store import Store
+from fairdial.errors import InvalidInputError
 
 WIN = 3.0  # plain standard errors
 SCORINGS = 5
@@ -69,14 +69,10 @@ LINES = ("study", "data", "method", "splits", *BRIEF)
 
 def read(place: Path) -> Study:
     """Return a study from its folder, or from a plan with its packed records."""
-    if place.is_dir():
-        plan_file, store = place / "plan.toml", Store(place / "records")
-    else:
-        plan_file, store = place, Store(place.with_suffix(""))
-        if not store.packed.is_file():
-            raise SystemExit(f"frontier.py: {place} has no records ({store.packed.name}).")
-    plan = read_plan(plan_file)
-    return read_study(plan, store.records(plan.trials()))
+    try:
+        return open_study(place)
+    except InvalidInputError as error:
+        raise SystemExit(f"frontier.py: {error}") from None
 
 
 # ---- comparing ---------------------------------------------------------------------------------
@@ -154,7 +150,7 @@ def compare(name: str, study: Study, panel: Panel, base: str) -> Shown:
                 grid=paired(grid_difference(panel, method, base)) if known else Paired(),
                 gap=paired(grid_difference(panel, method, base, 1)) if known else Paired(),
                 hv=paired(area.hv[method] - area.hv[base]) if known and area else Paired(),
-                cost=cost(panel, method, base),
+                cost=training_ratio(panel, method, base),
             )
         )
     nulls = [paired(mean_difference(panel, gaps, *pair)).mean for pair in panel.nulls]
@@ -166,16 +162,6 @@ def _accuracy(values: Any, panel: Panel, method: str) -> str:
     there, of = reached(values, panel, method)
     mean = f"{values[method].mean():.4f}" if there else "-"
     return mean if there == of else f"{mean} ({there})"
-
-
-def cost(panel: Panel, method: str, base: str) -> float:
-    """Return the median ratio of processor times of training."""
-    ratios = [
-        trial.seconds["fit_cpu"] / panel.trials[base, seed, init].seconds["fit_cpu"]
-        for (name, seed, init), trial in panel.trials.items()
-        if name == method and (base, seed, init) in panel.trials
-    ]
-    return float(np.median(ratios)) if ratios else float("nan")
 
 
 def decide(shown: list[Shown]) -> None:
