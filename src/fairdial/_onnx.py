@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 
-from fairdial.errors import MissingExtraError, install_command
+from fairdial.errors import InvalidInputError, MissingExtraError, install_command
 
 OPSET, ML_OPSET = 18, 3
+TREE_OPSET = 5  # of ai.onnx.ml, for graphs with trees
 IR_VERSION = 9
 INT64 = np.iinfo(np.int64)
 
@@ -58,6 +59,10 @@ class Graph:
         self._constants.append(self._onnx.numpy_helper.from_array(array, name))
         return name
 
+    def tensor(self, values: ArrayLike) -> Any:
+        """Return an array as the attribute of an operator."""
+        return self._onnx.numpy_helper.from_array(np.ascontiguousarray(values))
+
     def integers(self, values: ArrayLike) -> str:
         """Store an int64 array."""
         return self.constant(values, np.int64)
@@ -96,8 +101,14 @@ class Graph:
         )
 
     def input(self, name: str, dtype: str, shape: Sequence[str | int]) -> str:
-        """Declare an input."""
-        self._inputs.append(self._info(name, dtype, shape))
+        """Declare an input, unless it is declared already."""
+        info = self._info(name, dtype, shape)
+        if all(known.name != name for known in self._inputs):
+            self._inputs.append(info)
+        elif info not in self._inputs:
+            raise InvalidInputError(
+                "model", "read each column as one type", given=f"{name!r} as text and as numbers"
+            )
         return name
 
     def output(self, value: str, name: str, dtype: str) -> None:
@@ -115,7 +126,9 @@ class Graph:
         graph = helper.make_graph(
             self._nodes, "fairdial", self._inputs, self._outputs, self._constants
         )
-        opsets = [helper.make_opsetid("", OPSET), helper.make_opsetid("ai.onnx.ml", ML_OPSET)]
+        trees = any(node.op_type == "TreeEnsemble" for node in self._nodes)
+        ml_opset = TREE_OPSET if trees else ML_OPSET
+        opsets = [helper.make_opsetid("", OPSET), helper.make_opsetid("ai.onnx.ml", ml_opset)]
         model = helper.make_model(
             graph, opset_imports=opsets, producer_name="fairdial", ir_version=IR_VERSION
         )

@@ -260,10 +260,8 @@ MANIFESTS: list[tuple[str, Forge]] = [
     ("FairBayes", lambda m: m["platt"].update(groups={"$tuple": ["group 1", "group 0"]})),
     ("FairBayes", lambda m: m["platt"].update(slope={"$array": ["<f8", [1.0, -1.0]]})),
     ("FairBayes", lambda m: m["platt"].update(slope={"$array": ["<f8", [1.0]]})),
-    ("FairBayes", lambda m: m["scorer"].update(method="fit")),
-    ("FairBayes", lambda m: m["scorer"].update(method="score")),
     ("FairBayes", lambda m: m["scorer"].update(per_group=False)),
-    ("FairBayes", lambda m: m["files"].pop("objects.skops")),
+    ("FairBayes", lambda m: m["files"].pop("plain.safetensors")),
     ("EPO", lambda m: m["scorer"]["settings"]["$array"][1].pop()),
     ("EPO", lambda m: m["scorer"]["settings"]["$array"][1].__setitem__(0, 0.123)),
     ("EPO", lambda m: m["scorer"].pop("settings")),
@@ -280,7 +278,7 @@ def test_a_manifest_of_no_model_is_refused(place: int, copy: Callable[[str], Pat
     name, change = MANIFESTS[place]
     folder = copy(name)
     forge(folder, change)
-    refused(folder, "`(manifest.json|weights.safetensors|frontier.safetensors)`")
+    refused(folder, "`(manifest.json|weights.safetensors|frontier.safetensors|plain.safetensors)`")
 
 
 def test_forged_tables_are_refused(copy: Callable[[str], Path]) -> None:

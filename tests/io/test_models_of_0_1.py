@@ -56,7 +56,6 @@ def test_every_kind_of_model_loads_and_decides_as_before(
 def test_models_that_were_loaded_can_be_saved_again(models: Path, tmp_path: Path) -> None:
     old = fairdial.load(models / "autodial")
     old.save(tmp_path / "new")
-    schema = (tmp_path / "new" / "objects.skops").read_bytes()
-    assert b"fairdial.encoders" not in schema
+    assert not (tmp_path / "new" / "objects.skops").exists()  # plain files only
     new = fairdial.load(tmp_path / "new")
     assert np.array_equal(new.frontier_.gap, old.frontier_.gap)

@@ -23,9 +23,12 @@ from sklearn.ensemble import (
     RandomForestClassifier,
     RandomTreesEmbedding,
 )
+from sklearn.feature_extraction.text import CountVectorizer, HashingVectorizer, TfidfVectorizer
 from sklearn.linear_model import LogisticRegression
 from sklearn.neighbors import KNeighborsClassifier
+from sklearn.pipeline import Pipeline
 from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor, ExtraTreeRegressor
+from sklearn.utils import Bunch
 from sklearn.utils.validation import check_array
 
 from fairdial import InvalidInputError, ModelFileError
@@ -145,6 +148,51 @@ def test_an_altered_file_is_read_or_refused_and_nothing_else(place: int, flip: i
 def test_what_skops_cannot_write_is_refused() -> None:
     with pytest.raises(InvalidInputError, match="generator"):
         write_objects({"fitted": (i for i in range(3))}, "file")
+
+
+# ---- what no file may do -----------------------------------------------------------------------
+
+
+def test_a_stand_in_for_an_estimator_is_refused() -> None:
+    """Otherwise native code adds the values of trees past the end of a one-row array."""
+    forged = GradientBoostingClassifier(n_estimators=3).fit(X, Y)
+    answer = functools.partial(check_array, np.full((1, 2), 0.5))
+    forged.init_ = Bunch(predict_proba=answer)
+    body, types = write_objects({"fitted": forged}, "file")
+    assert types == ["sklearn.utils._bunch.Bunch"]
+    with pytest.raises(ModelFileError, match="Bunch"):
+        read_objects(body, "file")
+    refused({"fitted": forged})  # even if somebody trusts the type
+    forged.init_ = LogisticRegression().fit(X, Y)
+    refused({"fitted": forged})
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        functools.partial(check_array, X),
+        functools.partial(check_array, dtype=[np.float64], estimator=LOGISTIC),
+        functools.partial(np.save, "file"),
+    ],
+)
+def test_partial_functions_are_refused(function: Any) -> None:
+    refused({"fitted": [function]})
+
+
+@pytest.mark.parametrize("flag", ["is_categorical", "is_leaf"])
+def test_flags_other_than_0_and_1_are_refused(flag: str) -> None:
+    """Native code takes 2 for true, and would read a set of categories outside the array."""
+    forged = boosting()
+    nodes = forged._predictors[0][0].nodes
+    nodes[flag][0] = 2
+    nodes["bitset_idx"][0] = 0xFFFFFF0
+    refused({"fitted": forged})
+
+
+def test_vectorizers_that_read_files_are_refused() -> None:
+    for kind in (CountVectorizer, TfidfVectorizer, HashingVectorizer):
+        refused({"fitted": kind(input="filename")})
+    refused({"fitted": Pipeline([("last", LOGISTIC)], memory="folder")})
 
 
 # ---- trees -------------------------------------------------------------------------------------

@@ -11,7 +11,6 @@ import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from sklearn.linear_model import LogisticRegression
 
 pytest.importorskip("torch")
 pytest.importorskip("onnx")
@@ -252,14 +251,11 @@ def test_the_file_names_the_model_that_was_loaded_and_replaces_another(tmp_path,
 def test_what_cannot_be_exported_is_refused(tmp_path, small):
     _, X, groups = small
     y = np.arange(len(X)) % 2
-    plain = FairBayes(LogisticRegression(), min_count=1)
-    plain.fit(X[["age"]].fillna(0.0), y, sensitive_features=groups)
     wide = FairBayes(Network(hidden=(4,), epochs=1), min_count=1, random_state=0)
     wide.fit(np.random.default_rng(0).normal(size=(len(X), 300)), y, sensitive_features=groups)
     empty = FairBayes(Network(hidden=(4,), epochs=1), min_count=1, random_state=0)
     empty.fit(X.assign(job=X["job"].fillna("")), y, sensitive_features=groups)
     for refused, what in (
-        (plain, "another scorer"),
         (wide, "another scorer"),
         (EPO(), "EPO"),
         (FairBayes(), "FairBayes"),

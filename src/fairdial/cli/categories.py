@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections import Counter
 from collections.abc import Hashable, Iterable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -11,9 +13,13 @@ from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import OneHotEncoder, OrdinalEncoder
 
 from fairdial.cli.columns import as_text, count_rows
+from fairdial.estimators.learners import MOST_CATEGORIES
+from fairdial.estimators.plain import PlainScorer
 from fairdial.estimators.scorers import AveragedScorer, SklearnScorer
 from fairdial.tables.encoder import TableEncoder
 from fairdial.tables.frequent import FrequentEncoder
+from fairdial.tables.inputs import Code, Inputs, OneHot
+from fairdial.tables.plan import Categorical
 
 if TYPE_CHECKING:
     from fairdial.estimators.base import DialClassifier
@@ -93,6 +99,8 @@ def find_categories(model: DialClassifier) -> dict[str, Categories]:
 
 def _parts(scorer: Any) -> list[dict[str, Categories]]:
     """Return the categories of each estimator of a scorer, or of its network."""
+    if isinstance(scorer, PlainScorer):
+        return [_known_inputs(model.inputs) for model in scorer.models]
     if not isinstance(scorer, SklearnScorer):
         encode = getattr(scorer, "encode", None)  # a scorer of your own has none
         return [{} if encode is None else _known(encode.encoder)]
@@ -100,6 +108,25 @@ def _parts(scorer: Any) -> list[dict[str, Categories]]:
         _known(estimator.steps[0][1]) if isinstance(estimator, Pipeline) else {}
         for estimator in scorer.estimators
     ]
+
+
+def _known_inputs(inputs: Inputs) -> dict[str, Categories]:
+    """Return the categories of a plain model, by column."""
+    most = {Code: MOST_CATEGORIES, Categorical: TableEncoder().max_categories}
+    found: dict[str, Categories] = {}
+    for block in inputs.blocks:
+        if isinstance(block, (Code, OneHot, Categorical)):
+            own: set[Hashable] = set(block.categories)
+            if isinstance(block, Code):  # infrequent values share a code
+                times = Counter(block.codes)
+                own = {
+                    value
+                    for value, code in zip(block.categories, block.codes, strict=True)
+                    if times[code] == 1
+                }
+            cut = len(block.categories) >= most.get(type(block), math.inf)
+            found[str(block.name)] = Categories(own, CUT if cut else RARE)
+    return found
 
 
 def _known(encoder: object) -> dict[str, Categories]:

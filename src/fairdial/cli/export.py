@@ -29,8 +29,8 @@ ENDS = {"html": (".html", ".htm"), "onnx": (".onnx",), "thresholds": (".csv",)}
 @click.option(
     "--onnx",
     type=FILE,
-    help="ONNX graph of the scorer and the thresholds; for networks only (train --method fairbayes "
-    "or gfb).",
+    help="ONNX graph of the scorer, with the thresholds as an input; for trees, linear models and "
+    "networks with thresholds.",
 )
 @click.option(
     "--thresholds",
@@ -92,7 +92,7 @@ def export(
             )
         check_writable(path, overwrite, argument)
     if onnx is not None:
-        _check_network(folder, key_file)
+        _check_graph(folder, key_file)
     summary, frontier = read_frontier(folder, key_file)
     writers: dict[Path, Callable[[Path], object]] = {}
     if thresholds is not None:
@@ -140,16 +140,19 @@ def threshold_table(frontier: Frontier, tolerances: Sequence[float]) -> pd.DataF
     return pd.DataFrame(lines, columns=["tolerance", "group", "threshold", "probability"])
 
 
-def _check_network(folder: Path, key: Path | None) -> None:
+def _check_graph(folder: Path, key: Path | None) -> None:
     """Refuse a model that has no ONNX graph before loading its libraries."""
     from fairdial.cli.models import read_summary
     from fairdial.io.manifest import trained_method
 
     manifest = read_summary(folder, key).manifest
-    if manifest["scorer"]["kind"] != "net":
+    scorer = manifest["scorer"]
+    kinds = {part["kind"] for part in scorer.get("parts", [scorer])}
+    if not (kinds <= {"plain", "estimators"} or scorer["kind"] == "net"):
         raise InvalidInputError(
             "onnx",
-            "be used with a network that has thresholds (train --method fairbayes or gfb)",
+            "be used with trees, a line or a network that has thresholds (train --method "
+            "boosting, logistic, fairbayes or gfb, for example)",
             given=f"a model of {trained_method(manifest)}",
         )
 

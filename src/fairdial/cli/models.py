@@ -16,10 +16,10 @@ from fairdial.core.criteria import Criterion
 from fairdial.core.criteria import criterion as find_criterion
 from fairdial.core.frontier import Frontier
 from fairdial.core.problem import criterion_from_json, demand_from_json
-from fairdial.errors import CannotCertifyError, InvalidInputError, MissingExtraError, ModelFileError
+from fairdial.errors import CannotCertifyError, InvalidInputError, ModelFileError
 from fairdial.io.folder import check_target, read_folder
 from fairdial.io.frontiers import FRONTIER, frontier_from_arrays
-from fairdial.io.manifest import MANIFEST, SIGNATURE, read_key
+from fairdial.io.manifest import MANIFEST, OBJECTS, SIGNATURE, read_key
 from fairdial.io.values import unpack
 
 if TYPE_CHECKING:
@@ -115,12 +115,13 @@ def open_model(
     folder: Path, key: Path | None, trust: Sequence[str], *, calibrated: bool = True
 ) -> DialClassifier:
     """Load the whole model."""
-    from fairdial.io.load import load  # imports all methods: only where needed
-    from fairdial.io.objects import import_skops
+    from fairdial.io.load import load_to_decide  # imports all methods: only where needed
 
-    with contextlib.suppress(MissingExtraError):  # the model may not need it
+    if (folder / OBJECTS).exists():  # other models don't need it
+        from fairdial.io.objects import import_skops
+
         import_skops()
-    model: DialClassifier = load(folder, key=key, trusted=trust)
+    model: DialClassifier = load_to_decide(folder, key=key, trusted=trust)
     if calibrated and not hasattr(model, "frontier_"):
         raise _uncalibrated()
     return model

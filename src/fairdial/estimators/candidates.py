@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from fairdial.datasets.pictures import Pictures
-from fairdial.errors import InvalidInputError, MissingExtraError, require_torch
+from fairdial.errors import InvalidInputError, MissingExtraError, require_extra, require_torch
 from fairdial.estimators.base import DialClassifier
 from fairdial.estimators.learners import text_columns
 from fairdial.estimators.rows import Rows
@@ -48,14 +48,10 @@ def check_possible(names: Sequence[str], rows: Rows) -> None:
     check_cells(rows)
     for name in names:
         method = candidates()[name]
-        if method.max_groups is not None and len(rows.groups) > method.max_groups:
-            raise InvalidInputError(
-                "candidates",
-                f"leave out {name!r}, which takes {method.max_groups} groups",
-                given=f"{len(rows.groups)} groups",
-            )
         if method.needs_torch:
             require_torch()
+        if method.library is not None:
+            require_extra(method.library, f"the candidate {name!r}", method.library)
         if method.refuses(rows.criterion):
             raise InvalidInputError(
                 "candidates",
@@ -64,10 +60,15 @@ def check_possible(names: Sequence[str], rows: Rows) -> None:
             )
 
 
+def default_names() -> list[str]:
+    """Return the candidates that are tried by default: the same, whatever is installed."""
+    return [name for name, method in candidates().items() if method.library is None]
+
+
 def find_obstacles(rows: Rows) -> dict[str, str]:
     """Return the candidates that can't be trained on these rows, and why."""
     check_cells(rows)
-    reasons = {name: _obstacle(method, rows) for name, method in candidates().items()}
+    reasons = {name: _obstacle(candidates()[name], rows) for name in default_names()}
     return {name: reason for name, reason in reasons.items() if reason}
 
 
@@ -82,8 +83,8 @@ def _obstacle(method: Method, rows: Rows) -> str:
             require_torch()
         except MissingExtraError:
             return "it needs torch"
-    if method.max_groups is not None and not 1 < len(rows.groups) <= method.max_groups:
-        return f"it takes {method.max_groups} groups, got {len(rows.groups)}"
+    if method.equalizes and len(rows.groups) == 1:
+        return "it compares groups, got one"
     if method.refuses(rows.criterion):
         return f"it can't be trained for {rows.criterion.name}"
     return ""

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from pandas.api.types import is_numeric_dtype
-from sklearn.base import BaseEstimator
+from sklearn.base import BaseEstimator, clone
 from sklearn.compose import ColumnTransformer
 from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.linear_model import LogisticRegression
@@ -18,6 +18,8 @@ from sklearn.preprocessing import FunctionTransformer
 from sklearn.utils import check_array
 from threadpoolctl import threadpool_limits
 
+from fairdial.forests.forest import library_of
+from fairdial.tables.categories import CategoryEncoder
 from fairdial.tables.encoder import TableEncoder, wide_steps
 from fairdial.tables.frequent import FrequentEncoder
 
@@ -75,11 +77,59 @@ def boosting(
     return make_pipeline(columns, classifier)
 
 
-def turns_into_floats(step: Any) -> bool:
-    """Return whether a step is that of :func:`boosting` for columns of numbers."""
-    return (
-        type(step) is FunctionTransformer and step.func is check_array and step.kw_args == AS_FLOATS
-    )
+def booster(library: str, seed: int | None) -> Pipeline:
+    """Return the classifier of LightGBM, XGBoost or CatBoost with text columns as categories.
+
+    Examples
+    --------
+    >>> from fairdial.estimators.learners import booster
+    >>> [name for name, _ in booster("lightgbm", 0).steps]
+    ['categoryencoder', 'lgbmclassifier']
+    """
+    if library == "lightgbm":
+        from lightgbm import LGBMClassifier
+
+        return _with_categories(LGBMClassifier(random_state=seed, verbose=-1))
+    if library == "xgboost":
+        from xgboost import XGBClassifier
+
+        return _with_categories(XGBClassifier(random_state=seed))
+    from catboost import CatBoostClassifier
+
+    quiet = {"verbose": False, "allow_writing_files": False}
+    return _with_categories(CatBoostClassifier(random_seed=seed, **quiet))
+
+
+def _with_categories(model: Any) -> Pipeline:
+    """Return a booster behind the encoder that makes categories of text columns."""
+    library = library_of(model)
+    if library == "xgboost":
+        model = clone(model).set_params(enable_categorical=True)
+    return make_pipeline(CategoryEncoder("one_hot" if library == "catboost" else "category"), model)
+
+
+def for_table(model: Any, X: Any) -> Any:
+    """Return a booster for a table: with an encoder, if there are columns that it can't read.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from lightgbm import LGBMClassifier
+    >>> from fairdial.estimators.learners import for_table
+    >>> type(for_table(LGBMClassifier(), pd.DataFrame({"job": ["cook", "nurse"]}))).__name__
+    'Pipeline'
+    """
+    library, texts = library_of(model), text_columns(X)
+    if library is None or not texts or not hasattr(model, "get_params"):
+        return model
+    settings = model.get_params()
+    if library == "catboost":
+        handled = any(settings.get(f"{kind}_features") for kind in ("cat", "text", "embedding"))
+        return model if handled else _with_categories(model)
+    native = all(isinstance(X.dtypes[name], pd.CategoricalDtype) for name in texts)
+    if native and (library == "lightgbm" or settings.get("enable_categorical")):
+        return model
+    return _with_categories(model)
 
 
 def blend(

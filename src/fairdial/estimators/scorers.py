@@ -13,6 +13,7 @@ import numpy as np
 from scipy.optimize import minimize
 from scipy.special import expit
 from sklearn.utils import _safe_indexing
+from sklearn.utils.validation import _num_samples
 
 from fairdial._arrays import Codes, Floats, Mask, Scores, Weights
 from fairdial._validation import (
@@ -51,6 +52,7 @@ def find_method(estimator: object, predict_method: str = "auto") -> str:
 def estimator_logits(estimator: Any, X: Any, *, positive: object, method: str) -> Floats:
     """Return the logits of a fitted scikit-learn classifier for the label ``positive``."""
     given = getattr(estimator, method)(X)
+    check_same_length(range(_num_samples(X)), given, ("X", f"{method} of `estimator`"))
     classes = list(getattr(estimator, "classes_", ()))
     if method == "predict_proba":
         given = np.asarray(given)

@@ -22,6 +22,7 @@ from fairdial.core.searched import SearchedPoints
 from fairdial.errors import CannotCertifyError, FairdialWarning
 from fairdial.estimators.base import DialClassifier
 from fairdial.estimators.fairbayes import FairBayes
+from fairdial.io.settings import EstimatorSettings
 from fairdial.nn.network import Network
 from fairdial.registry import method_of
 
@@ -127,10 +128,14 @@ def _scorer_name(part: Any) -> str:
     """Return "a network", a classifier's type, or the types of a pipeline's steps."""
     if isinstance(part, Network):
         return "a network with plain training"
-    if not isinstance(part, Pipeline):
-        return f"`{type(part).__name__}`"
-    steps = [f"`{type(step).__name__}`" for _, step in part.steps if hasattr(step, "fit")]
-    return f"a pipeline of {', '.join(steps)}"
+    if isinstance(part, EstimatorSettings):
+        steps = part.steps
+    elif isinstance(part, Pipeline):
+        steps = [type(step).__name__ for _, step in part.steps if hasattr(step, "fit")]
+    else:
+        steps = [type(part).__name__]
+    names = ", ".join(f"`{name}`" for name in steps)
+    return names if len(steps) == 1 else f"a pipeline of {names}"
 
 
 def _training(model: Any) -> str:
@@ -331,10 +336,12 @@ def _certified_gaps(frontier: Frontier) -> str:
     """Return what can be certified for new rows, or what that would need."""
     if len(frontier.groups) == 1:
         return "There is only one group, so there is no gap."
+    margin = None
     try:
         margin = frontier.margin(CONFIDENCE)
     except CannotCertifyError as error:
-        return f"Nothing can be certified: {error}"
+        if not frontier.can_certify:
+            return f"Nothing can be certified: {error}"
     text = (
         f"These bounds hold with {CONFIDENCE:.0%} confidence over the draw of the calibration "
         "rows, for new rows from the same population. "
@@ -344,7 +351,8 @@ def _certified_gaps(frontier: Frontier) -> str:
     else:
         text += "All lines hold at once. "
     kind = "every predefined setting" if frontier.is_family else "every operating point"
-    text += f"For {kind} at once, gaps are at most {margin:.4f} above those measured."
+    if margin is not None:
+        text += f"For {kind} at once, gaps are at most {margin:.4f} above those measured."
     lines = [_certified_gap(frontier, tolerance) for tolerance in TOLERANCES]
     return f"{text}\n\n{_table(['tolerance', 'gap on new rows', 'accuracy'], lines)}"
 
@@ -356,6 +364,8 @@ def _certified_gap(frontier: Frontier, tolerance: float) -> list[str]:
         least, rows = error.smallest_tolerance, error.rows_needed
         smallest = "" if least is None else f" (smallest: {least:.4f})"
         needed = "no sample size is enough" if rows is None else f"needs about {rows:,} rows"
+        if error.group_rows_needed is not None and error.group is not None:
+            needed += f", or about {error.group_rows_needed:,} of {_cell(error.group)}"
         return [f"{tolerance:.2f}", f"not certified{smallest}; {needed}", ""]
     accuracy = "unknown" if point.accuracy is None else f"{point.accuracy:.4f}"
     return [f"{tolerance:.2f}", f"at most {point.certified_gap:.4f}", accuracy]

@@ -14,7 +14,7 @@ from fairdial.core.nested import NestedPoints
 from fairdial.core.operating_points import PointTable
 from fairdial.core.problem import problem_to_dict
 from fairdial.core.searched import SearchedPoints
-from fairdial.core.serialization import frontier_parts, refuse_mixture
+from fairdial.core.serialization import frontier_parts, guide_to_dict, refuse_mixture
 from fairdial.core.threshold_path import ThresholdPath
 from fairdial.errors import ModelFileError
 from fairdial.io.values import Json, pack, unpack
@@ -35,6 +35,7 @@ def frontier_to_arrays(frontier: Frontier) -> tuple[dict[str, Json], bytes]:
         "groups": [pack(group) for group in frontier.groups],
         "rows": frontier.cells.tolist(),
         "certificate": frontier.certificate,
+        **guide_to_dict(frontier.guide),
     }
     arrays: Arrays = {}
     scored = points.source if isinstance(points, NestedPoints) else points

@@ -31,13 +31,17 @@ from fairdial.errors import (
 from fairdial.estimators.base import DialClassifier
 from fairdial.estimators.fairbayes import FairBayes, fitted_estimators
 from fairdial.estimators.families import FamilyClassifier
+from fairdial.estimators.plain import PlainScorer
 from fairdial.estimators.scorers import AveragedScorer, Scorer, SklearnScorer, find_method
 from fairdial.estimators.thresholds import ThresholdClassifier
+from fairdial.forests.plain import PlainModel
 from fairdial.io.folder import Stored, read_folder
 from fairdial.io.frontiers import FRONTIER, frontier_from_arrays
-from fairdial.io.manifest import MANIFEST, Key, training_from_data
+from fairdial.io.manifest import MANIFEST, OBJECTS, Key, training_from_data
 from fairdial.io.objects import read_objects
-from fairdial.io.save import ENCODER, FRAMES, OBJECTS, PICTURES, TABLES, WEIGHTS, type_names
+from fairdial.io.plain import plain_scorer, read_plain
+from fairdial.io.save import ENCODER, FRAMES, PICTURES, TABLES, WEIGHTS, type_names
+from fairdial.io.settings import EstimatorSettings
 from fairdial.io.values import (
     Json,
     claim,
@@ -58,6 +62,7 @@ if TYPE_CHECKING:
     from fairdial.nn.nets import DialNet
 
 PARAMETERS_OF_3 = {"objective", "budget", "nested", "rising", "randomize"}  # new in version 3
+PARAMETERS_OF_4 = {"outer", "inner", "bias_correction", "schedules", "clip", "order"}  # of GFB
 BROKEN = (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RuntimeError)
 
 
@@ -113,6 +118,34 @@ def load(
     >>> again.thresholds(0.1) == dial.thresholds(0.1)
     True
     """
+    model = load_to_decide(folder, key=key, trusted=trusted, trunk=trunk)
+    if isinstance(model, FairBayes):
+        several = isinstance(model.estimator, list)
+        made = [_make(part) for part in (model.estimator if several else [model.estimator])]
+        model.estimator = made if several else made[0]
+    return model
+
+
+def _make(part: Any) -> Any:
+    """Build an unfitted estimator; if its library isn't installed, keep the description."""
+    if not isinstance(part, EstimatorSettings):
+        return part
+    try:
+        return part.make()
+    except (ImportError, TypeError):  # not installed, or another version with other parameters
+        return part
+    except (LookupError, ValueError) as error:
+        raise ModelFileError(f"`{MANIFEST}` must describe an estimator ({error}).") from error
+
+
+def load_to_decide(
+    folder: str | os.PathLike[str],
+    *,
+    key: Key = None,
+    trusted: Sequence[str] = (),
+    trunk: Trunk | None = None,
+) -> Any:
+    """Return a model that decides; its unfitted estimator stays a description, which is faster."""
     if isinstance(trusted, str) or not all(isinstance(name, str) for name in trusted):
         raise InvalidInputError("trusted", "be a list of type names", given=repr(trusted))
     stored = read_folder(folder, key=key)
@@ -154,6 +187,7 @@ class _Reader:
     ) -> None:
         self.files, self.manifest, self.hash = stored.files, stored.manifest, stored.hash
         self.method, self.objects, self.trunk = method, objects, trunk
+        self.plain_models: dict[str, PlainModel] = {}
 
     def model(self) -> DialClassifier:
         """Return the estimator."""
@@ -185,8 +219,9 @@ class _Reader:
         """Return an estimator with the parameters of the saved one."""
         kind, packed = self.method.load(), self.manifest["parameters"]
         known = set(kind().get_params(deep=False))
-        missing = PARAMETERS_OF_3 if self.manifest["version"] < 3 else set()
-        claim(known - missing <= set(packed) <= known, f"parameters of {kind.__name__}")
+        newer = {3: PARAMETERS_OF_3, 4: PARAMETERS_OF_4}
+        missing = [names for since, names in newer.items() if self.manifest["version"] < since]
+        claim(known.difference(*missing) <= set(packed) <= known, f"parameters of {kind.__name__}")
         found = kind(**{name: unpack(value, self.unpack) for name, value in packed.items()})
         found._check_tolerance()
         find_criterion(found.criterion)
@@ -196,6 +231,7 @@ class _Reader:
         """Unpack a parameter that isn't plain."""
         ((kind, content),) = data.items()
         makers: dict[str, Callable[[], object]] = {
+            "$estimator": lambda: EstimatorSettings(data),
             "$criterion": lambda: criterion_from_json(content),
             "$demand": lambda: demand_from_json(content),
             "$objective": lambda: objective_from_json(content),
@@ -217,6 +253,10 @@ class _Reader:
         claim(kind in self.method.scorers, "a scorer of the method's kind")
         if kind == "object":
             model.scorer_ = self.objects["scorer"]
+        elif kind == "plain":
+            model.scorer_ = model.plain_ = self.plain(model, data, "")
+            fitted = model.scorer_.models
+            model.estimator_ = fitted if data["per_group"] else fitted[0]
         elif kind == "estimators":
             model.scorer_ = self.estimators(model, data, "")
             fitted = model.scorer_.estimators
@@ -224,6 +264,8 @@ class _Reader:
         elif kind == "averaged":
             scorers = self.averaged(model, data["parts"])
             model.scorer_, model.estimator_ = AveragedScorer(scorers), fitted_estimators(scorers)
+            if not any(isinstance(part, SklearnScorer) for part in scorers):
+                model.plain_ = model.scorer_
         else:
             self.net_scorer(model, data)
 
@@ -254,8 +296,9 @@ class _Reader:
         scorers: list[Scorer] = []
         for i, part in enumerate(parts):
             prefix = f"part{i}-"
-            if part["kind"] == "estimators":
-                scorers.append(self.estimators(model, part, prefix))
+            if part["kind"] in ("estimators", "plain"):
+                make = self.plain if part["kind"] == "plain" else self.estimators
+                scorers.append(make(model, part, prefix))
                 continue
             claim(part["kind"] == "net", "classifiers and networks")
             require_torch()
@@ -267,10 +310,19 @@ class _Reader:
             scorers.append(NetScorer(net, encode))
         return scorers
 
+    def plain(self, model: Any, data: dict[str, Json], prefix: str) -> PlainScorer:
+        """Return a plain scorer."""
+        if not self.plain_models:
+            self.plain_models = read_plain(self.files)
+        groups = getattr(model, "trained_groups_", None)
+        return plain_scorer(
+            self.plain_models, data, prefix, None if groups is None else len(groups)
+        )
+
     def estimators(self, model: Any, data: dict[str, Json], prefix: str) -> SklearnScorer:
         """Return a scikit-learn classifier, or one for each group, as a scorer."""
         method, found = data["method"], self.objects[f"{prefix}fitted"]
-        groups = model.trained_groups_ if data["per_group"] else (0,)
+        groups = getattr(model, "trained_groups_", ()) if data["per_group"] else (0,)
         claim(len(found) == len(groups), "one estimator, or one for each group")
         for estimator in found:
             find_method(estimator, method)

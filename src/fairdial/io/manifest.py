@@ -26,9 +26,11 @@ if TYPE_CHECKING:
 Key = bytes | str | os.PathLike[str] | None
 
 MANIFEST, DIGEST, SIGNATURE = "manifest.json", "manifest.sha256", "manifest.sig"
-FORMAT, VERSION = "fairdial.model", 3
+OBJECTS = "objects.skops"  # scikit-learn objects, in models that have some
+FORMAT, VERSION = "fairdial.model", 4
 """Version 1: fairdial 0.1, whose table encoders have other names; 2: 0.2, which knows criteria with
-one rate only. A reader of version 2 would ignore objectives and budgets."""
+one rate only. A reader of version 2 would ignore objectives and budgets; one of version 3 doesn't
+know plain models, and its GFB lacks options of its algorithm."""
 PLAIN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 HASH = re.compile(r"[0-9a-f]{64}")
 MAX_MANIFEST = 1 << 24  # bytes
@@ -101,7 +103,7 @@ def sees_group(scorer: Mapping[str, Json]) -> bool | None:
     """
     if scorer["kind"] == "object":
         return None
-    if scorer["kind"] == "estimators":
+    if scorer["kind"] in ("estimators", "plain"):
         return bool(scorer["per_group"])
     if scorer["kind"] == "averaged":
         return any(sees_group(part) for part in scorer["parts"])

@@ -18,11 +18,11 @@ from torch import Tensor, nn
 from fairdial.errors import ModelFileError
 from fairdial.io.values import Json, claim, pack, unpack
 from fairdial.nn.nets import DialNet, Film, Head, MLPTrunk, ModuleStack
-from fairdial.nn.resnet import ResNet18
+from fairdial.nn.resnet import LastStage, ResNet18
 
 # The library's own trunks by name. Such a class has ``spec()``: the arguments, as a dict of plain
 # values, of its constructor, or of ``bare``, which builds one without weights.
-TRUNKS: dict[str, type[nn.Module]] = {"resnet18": ResNet18}
+TRUNKS: dict[str, type[nn.Module]] = {"resnet18": ResNet18, "resnet18-last": LastStage}
 
 Weights = dict[str, Tensor]
 Trunk = nn.Module | Callable[[], nn.Module]

@@ -14,21 +14,34 @@ import sys
 import zipfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any
 
 import numpy as np
+from sklearn.utils.validation import check_array
 
 from fairdial.errors import InvalidInputError, MissingExtraError, ModelFileError, install_command
 from fairdial.io.trees import check_trees
 from fairdial.io.values import Json
+from fairdial.tables.categories import CategoryEncoder
 from fairdial.tables.encoder import TableEncoder
 from fairdial.tables.frequent import FrequentEncoder
+from fairdial.tables.inputs import Code, Number, OneHot
 from fairdial.tables.plan import Categorical, Numeric
 
-OWN = (FrequentEncoder, TableEncoder, Categorical, Numeric)
+OWN = (
+    CategoryEncoder,
+    FrequentEncoder,
+    TableEncoder,
+    Categorical,
+    Numeric,
+    Code,
+    Number,
+    OneHot,
+)
 RENAMED = {  # types of fairdial 0.1, by module and name
     ("fairdial.encoders", "FrequentEncoder"): FrequentEncoder,
     ("fairdial.encoders", "TableEncoder"): TableEncoder,
@@ -37,7 +50,7 @@ RENAMED = {  # types of fairdial 0.1, by module and name
 }
 ALLOWED = (  # besides what skops considers harmless, such as scikit-learn's public estimators
     *(f"{kind.__module__}.{kind.__qualname__}" for kind in OWN),
-    "functools.partial",  # of functions that are allowed themselves
+    "functools.partial",  # of check_array alone, with keywords alone (_check_partial)
     "numpy.dtype",
     "numpy.number",
     "sklearn.calibration._CalibratedClassifier",
@@ -60,7 +73,6 @@ ALLOWED = (  # besides what skops considers harmless, such as scikit-learn's pub
     "sklearn.neural_network._stochastic_optimizers.AdamOptimizer",
     "sklearn.neural_network._stochastic_optimizers.SGDOptimizer",
     "sklearn.tree._tree.Tree",
-    "sklearn.utils._bunch.Bunch",
     "sklearn.utils._metadata_requests.MetadataRequest",
     "sklearn.utils._metadata_requests.MethodMetadataRequest",
     "sklearn.utils.validation.check_array",
@@ -168,6 +180,8 @@ def read_objects(body: bytes, file: str, trusted: Sequence[str] = ()) -> dict[st
             raise TypeError("no named objects")
         for item in _inside(objects):
             _check_methods(item)
+            _check_partial(item)
+            _check_settings(item)
             check_trees(item)
     except Exception as error:
         raise _unreadable(file, error) from error
@@ -231,6 +245,22 @@ def _inside(root: object) -> Iterator[Any]:
             waiting += item.ravel().tolist() if item.dtype == object else []
         else:
             waiting += getattr(item, "__dict__", {}).values()
+
+
+def _check_partial(item: object) -> None:
+    """Raise unless a partial function is the one in scikit-learn's boosting on histograms."""
+    if isinstance(item, partial):
+        plain = all(type(v) in (bool, str, list, type(None)) for v in item.keywords.values())
+        if item.func is not check_array or item.args or not plain or vars(item):
+            raise ValueError("a partial function")
+
+
+def _check_settings(item: object) -> None:
+    """Raise if a model would read or write files that its rows or its file name."""
+    if getattr(item, "input", "content") != "content" and hasattr(item, "decode_error"):
+        raise ValueError(f"{type(item).__name__} that reads files named in rows")
+    if isinstance(getattr(item, "memory", None), str):
+        raise ValueError(f"{type(item).__name__} that writes into a folder (`memory`)")
 
 
 def _check_methods(item: object) -> None:

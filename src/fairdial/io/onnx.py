@@ -1,4 +1,4 @@
-"""Export a model as one ONNX graph: encoder, network, and thresholds as an input.
+"""Export a model as one ONNX graph: encoder, network or trees, and thresholds as an input.
 
 The graph scores a table in float64, as the model does, and compares the scores with the thresholds
 that it is given: one file serves every tolerance.
@@ -10,7 +10,7 @@ import json
 import os
 from collections.abc import Hashable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -20,8 +20,10 @@ from fairdial._version import __version__
 from fairdial.core.serialization import json_name
 from fairdial.errors import InvalidInputError
 from fairdial.estimators.base import DialClassifier
-from fairdial.estimators.scorers import PlattMap
+from fairdial.estimators.plain import PlainScorer
+from fairdial.estimators.scorers import AveragedScorer, PlattMap
 from fairdial.estimators.thresholds import ThresholdClassifier
+from fairdial.io.save import plain_of
 from fairdial.tables.encoder import TableEncoder
 
 if TYPE_CHECKING:
@@ -46,8 +48,10 @@ def export_onnx(model: DialClassifier, path: str | os.PathLike[str]) -> Path:
     Parameters
     ----------
     model : FairBayes or GFB
-        Fitted, with a network and a :class:`~fairdial.TableEncoder`: the default, except for tables
-        with 256 numbers or more per row.
+        Fitted, with a network and a :class:`~fairdial.TableEncoder` (the default, except for tables
+        with 256 numbers or more per row), or with classifiers that can be converted
+        (``model.plain_``): trees of scikit-learn, LightGBM, XGBoost and CatBoost, linear models,
+        and pipelines of known steps.
     path : path
         The file; an existing one is replaced.
 
@@ -69,12 +73,18 @@ def export_onnx(model: DialClassifier, path: str | os.PathLike[str]) -> Path:
     ...     export_onnx(model, f"{folder}/model.onnx").name
     'model.onnx'
     """
-    net, layers, encoder = _parts(model)
-    frontier = model.frontier_
-    graph = Graph([str(block.name) for block in encoder.columns_])
-    rows = _encode(graph, encoder)
+    _check_thresholds(model)
+    plain, frontier = _plain_scorers(model), model.frontier_
+    net, layers, encoder = _parts(model) if plain is None else (None, None, None)
+    blocks = encoder.columns_ if encoder is not None else _blocks(plain or [])
+    graph = Graph(_check_names(blocks))
     code = _group_codes(graph, frontier.groups)  # K for an unknown group
-    logit, known = _score(graph, net, layers, rows, code, model.platt_)
+    known = graph.op("Min", code, graph.integers(len(frontier.groups) - 1))
+    if net is not None and layers is not None and encoder is not None:
+        logit = _net_logits(graph, net, layers, _encode(graph, encoder), code, known)
+    else:
+        logit = _plain_logits(graph, plain or [], known)
+    logit = _recalibrate(graph, logit, code, known, model.platt_, len(frontier.groups))
     limit = graph.op("Gather", graph.input("thresholds", "DOUBLE", [len(frontier.groups)]), known)
     graph.output(logit, "logit", "DOUBLE")
     graph.output(graph.op("Greater", logit, limit), "decision", "BOOL")
@@ -90,8 +100,8 @@ def export_onnx(model: DialClassifier, path: str | os.PathLike[str]) -> Path:
     return Path(path)
 
 
-def _parts(model: DialClassifier) -> tuple[DialNet, list[Layer], TableEncoder]:
-    """Return the network, its layers and the encoder of a model that can be exported."""
+def _check_thresholds(model: DialClassifier) -> None:
+    """Raise unless one threshold per group decides."""
     if not isinstance(model, ThresholdClassifier) or not hasattr(model, "frontier_"):
         raise InvalidInputError(
             "model", "be a calibrated FairBayes or GFB", given=type(model).__name__
@@ -103,22 +113,45 @@ def _parts(model: DialClassifier) -> tuple[DialNet, list[Layer], TableEncoder]:
             given="a lottery (`randomize='hash'`)",
             hint="Calibrate it with `randomize=None`.",
         )
-    net: DialNet | None = getattr(model.scorer_, "net", None)
-    encoder = getattr(model, "encoder_", None)
-    layers = None if net is None else net.plan()
-    if net is None or layers is None or not isinstance(encoder, TableEncoder):
-        raise InvalidInputError(
-            "model",
-            "have a network (without a trunk of your own) on a table, and a TableEncoder",
-            given="another scorer",
-            hint="For tables with 256 numbers or more per row use Network(encoder=TableEncoder()).",
-        )
-    names = [str(block.name) for block in encoder.columns_]
+
+
+def _plain_scorers(model: Any) -> list[PlainScorer] | None:
+    """Return the plain scorers whose logits are averaged; None if there is a network."""
+    plain = plain_of(model)
+    parts: list[Any] = plain.scorers if isinstance(plain, AveragedScorer) else [plain]
+    return parts if all(isinstance(part, PlainScorer) for part in parts) else None
+
+
+def _blocks(scorers: Sequence[PlainScorer]) -> list[Any]:
+    """Return a block for each column that some model uses."""
+    blocks = [b for part in scorers for one in part.models for b in one.inputs.blocks]
+    return list({block.name: block for block in blocks}.values())
+
+
+def _check_names(blocks: Sequence[Any]) -> list[str]:
+    names = [str(block.name) for block in blocks]
     if len(set(names)) < len(names) or not {"", *OWN_NAMES}.isdisjoint(names):
         raise InvalidInputError(
             "model",
             "have columns whose names differ as text, aren't empty and aren't "
             f"{', '.join(OWN_NAMES[:-1])} or {OWN_NAMES[-1]}, which the graph uses itself",
+        )
+    return names
+
+
+def _parts(model: DialClassifier) -> tuple[DialNet, list[Layer], TableEncoder]:
+    """Return the network, its layers and the encoder of a model that can be exported."""
+    net: DialNet | None = getattr(model.scorer_, "net", None)
+    encoder = getattr(model, "encoder_", None)
+    layers = None if net is None else net.plan()
+    if net is None or layers is None or not isinstance(encoder, TableEncoder):
+        reason = getattr(model, "plain_error_", None)
+        raise InvalidInputError(
+            "model",
+            "have trees or a line that can be converted, or a network (without a trunk of your "
+            "own) on a table with a TableEncoder",
+            given="another scorer" if reason is None else f"one with {reason}",
+            hint="For tables with 256 numbers or more per row use Network(encoder=TableEncoder()).",
         )
     return net, layers, encoder
 
@@ -142,13 +175,12 @@ def _group_codes(graph: Graph, names: Sequence[Hashable]) -> str:
     return graph.op("Where", graph.op("Or", low, high), graph.integers(n_groups), given)
 
 
-def _score(
-    graph: Graph, net: DialNet, layers: list[Layer], rows: str, code: str, platt: PlattMap | None
-) -> tuple[str, str]:
-    """(n,) logits, NaN for an unknown group, and (n,) codes with 0..K-1 only."""
-    n_groups = net.groups
+def _net_logits(
+    graph: Graph, net: DialNet, layers: list[Layer], rows: str, code: str, known: str
+) -> str:
+    """(n,) logits of a network."""
     if net.shared:
-        rows = graph.op("Concat", rows, graph.one_hot(code, n_groups), axis=1)
+        rows = graph.op("Concat", rows, graph.one_hot(code, net.groups), axis=1)
     x = graph.unsqueeze(rows, 0)  # (1, n, d)
     for layer in layers:
         x = layer.add_nodes(graph, x)
@@ -156,12 +188,35 @@ def _score(
     x = graph.op("Reshape", x, graph.integers([net.members, net.copies, -1]))
     x = graph.squeeze(graph.op("ReduceMean", x, graph.integers([0])), 0)  # (1 or K, n)
     x = graph.op("Transpose", x, perm=[1, 0])
-    known = graph.op("Min", code, graph.integers(n_groups - 1))
     place = graph.op("Mul", known, graph.integers(0)) if net.shared else known
-    x = graph.squeeze(graph.op("GatherElements", x, graph.unsqueeze(place, 1), axis=1), 1)
+    return graph.squeeze(graph.op("GatherElements", x, graph.unsqueeze(place, 1), axis=1), 1)
+
+
+def _plain_logits(graph: Graph, scorers: Sequence[PlainScorer], known: str) -> str:
+    """(n,) mean logits of plain scorers."""
+    found = []
+    for scorer in scorers:
+        parts = [model.add_nodes(graph) for model in scorer.models]  # (n,) each
+        if len(parts) > 1:  # one model for each group
+            columns = graph.op("Concat", *[graph.unsqueeze(x, 1) for x in parts], axis=1)
+            own = graph.op("GatherElements", columns, graph.unsqueeze(known, 1), axis=1)
+            parts = [graph.squeeze(own, 1)]
+        found.append(parts[0])
+    if len(found) == 1:
+        return found[0]
+    columns = graph.op("Concat", *[graph.unsqueeze(x, 1) for x in found], axis=1)
+    mean = graph.op("ReduceMean", columns, graph.integers([1]), keepdims=0)
+    # +inf and -inf: undecided
+    return graph.op("Where", graph.op("IsNaN", mean), graph.constant(0.0), mean)
+
+
+def _recalibrate(
+    graph: Graph, logit: str, code: str, known: str, platt: PlattMap | None, n_groups: int
+) -> str:
+    """(n,) logits on each group's line, NaN for an unknown group."""
     if platt is not None:
         slope = graph.op("Gather", graph.constant(platt.slope), known)
         intercept = graph.op("Gather", graph.constant(platt.intercept), known)
-        x = graph.op("Add", graph.op("Mul", slope, x), intercept)
+        logit = graph.op("Add", graph.op("Mul", slope, logit), intercept)
     unknown = graph.op("Equal", code, graph.integers(n_groups))
-    return graph.op("Where", unknown, graph.constant(np.nan), x), known
+    return graph.op("Where", unknown, graph.constant(np.nan), logit)

@@ -19,14 +19,18 @@ from fairdial.core.criteria import Criterion
 from fairdial.core.demands import Demand
 from fairdial.core.objectives import Objective
 from fairdial.core.problem import Budget, criterion_to_json, demand_to_json, objective_to_json
-from fairdial.errors import InvalidInputError, require_torch
+from fairdial.errors import InvalidInputError, ModelFileError, require_torch
 from fairdial.estimators.base import DialClassifier
+from fairdial.estimators.plain import PlainScorer, convert_scorer
 from fairdial.estimators.scorers import AveragedScorer, SklearnScorer
+from fairdial.forests.forest import CannotConvertError
 from fairdial.io.card import model_card
 from fairdial.io.folder import write_folder
 from fairdial.io.frontiers import FRONTIER, frontier_to_arrays
-from fairdial.io.manifest import Key, sees_group
-from fairdial.io.objects import write_objects
+from fairdial.io.manifest import OBJECTS, Key, sees_group
+from fairdial.io.objects import read_objects, write_objects
+from fairdial.io.plain import PlainFiles
+from fairdial.io.settings import describe_estimator
 from fairdial.io.values import Json, pack, pack_features, pack_platt, pack_table, write_json
 from fairdial.nn.network import Network
 from fairdial.registry import Method, method_of
@@ -38,7 +42,7 @@ if TYPE_CHECKING:
 WEIGHTS = "weights.safetensors"
 ENCODER, TABLES = "encoder.json", "tables.json"
 PICTURES = "encoder.safetensors"
-OBJECTS, CARD = "objects.skops", "MODEL_CARD.md"
+CARD = "MODEL_CARD.md"
 NETS = {"NetScorer": "net", "RunsScorer": "runs", "FilmScorer": "film"}
 FRAMES = ("history_", "spanned_", "search_")
 UNSAVED = ("trunk", "callbacks", "checkpoint")  # of a network: code, and paths on this machine
@@ -70,12 +74,13 @@ def describe_model(model: DialClassifier) -> tuple[dict[str, Json], dict[str, by
             hint="Register it by fairdial.registry.register.",
         )
     model._check_scorer()
-    writer = _Writer(method)
+    writer = _Writer(method, plain_of(model))
     manifest = {
         "method": method.estimator,
         "libraries": _versions(),
         "parameters": {
-            name: pack(value, writer.pack) for name, value in model.get_params(deep=False).items()
+            name: pack(value, writer.pack_estimator if name == "estimator" else writer.pack)
+            for name, value in model.get_params(deep=False).items()
         },
         "classes": pack(model.classes_),
         "label": getattr(model, "label_name_", None),
@@ -87,7 +92,22 @@ def describe_model(model: DialClassifier) -> tuple[dict[str, Json], dict[str, by
         "frontier": writer.frontier(model),
     }
     writer.tables(model)
-    return manifest | {"untrusted_types": writer.objects_file()}, writer.files
+    writer.files |= writer.plain_files.files()
+    untrusted = writer.objects_file(getattr(model, "plain_error_", None))
+    return manifest | {"untrusted_types": untrusted}, writer.files
+
+
+def plain_of(model: Any) -> PlainScorer | AveragedScorer | None:
+    """Return the scorer of a model as plain data; None if it can't be converted."""
+    if getattr(model, "plain_error_", None) is not None:
+        return None
+    known: PlainScorer | AveragedScorer | None = getattr(model, "plain_", None)
+    if known is not None or not isinstance(model.scorer_, (SklearnScorer, AveragedScorer)):
+        return known
+    try:
+        return convert_scorer(model.scorer_, model)  # not calibrated yet, or saved by version 0.2
+    except CannotConvertError:
+        return None
 
 
 def type_names(method: Method) -> list[str]:
@@ -98,8 +118,9 @@ def type_names(method: Method) -> list[str]:
 class _Writer:
     """Collects the files of a model, and the objects that skops saves."""
 
-    def __init__(self, method: Method) -> None:
-        self.method = method
+    def __init__(self, method: Method, plain: PlainScorer | AveragedScorer | None) -> None:
+        self.method, self.plain = method, plain
+        self.plain_files = PlainFiles()
         self.files: dict[str, bytes] = {}
         self.objects: dict[str, object] = {}
 
@@ -113,7 +134,13 @@ class _Writer:
             return {"$objective": objective_to_json(value)}
         if isinstance(value, Budget):
             return {"$budget": [float(value.share), bool(value.exact)]}
-        if isinstance(value, Mapping):  # criteria with their tolerances
+        if isinstance(value, Mapping):  # criteria with their tolerances, schedules by name
+            if any(callable(item) for item in value.values()):
+                raise InvalidInputError(
+                    "schedules",
+                    "hold names, not functions, to be saved",
+                    hint="Call set_params(schedules=None) first: predictions don't need them.",
+                )
             return {"$mapping": [[pack(k, self.pack), pack(value[k])] for k in value]}
         if type(value) is Network:
             params = value.get_params(deep=False)
@@ -130,13 +157,18 @@ class _Writer:
         self.objects[name] = value
         return {"$object": name}
 
+    def pack_estimator(self, value: Any) -> Json:
+        """Pack an estimator that isn't fitted; with a plain scorer, as a description if it can."""
+        settings = describe_estimator(value) if self.plain is not None else None
+        return self.pack(value) if settings is None else settings.data
+
     def scorer(self, model: Any) -> dict[str, Json]:
         """Describe the scorer, and collect its files."""
-        scorer = model.scorer_
+        scorer = model.scorer_ if self.plain is None else self.plain
         if isinstance(scorer, AveragedScorer):
             parts = [self.part(part, f"part{i}-") for i, part in enumerate(scorer.scorers)]
             return {"kind": "averaged", "parts": parts}
-        if isinstance(scorer, SklearnScorer):
+        if isinstance(scorer, (SklearnScorer, PlainScorer)):
             return self.part(scorer, "")
         kind = NETS.get(type(scorer).__name__)
         if kind is None:  # of a method of your own
@@ -153,6 +185,8 @@ class _Writer:
 
     def part(self, scorer: Any, prefix: str) -> dict[str, Json]:
         """Describe one of several scorers: a classifier, one classifier per group, or a network."""
+        if isinstance(scorer, PlainScorer):
+            return self.plain_files.add(scorer, prefix)
         if not isinstance(scorer, SklearnScorer):
             trained = copy.deepcopy(scorer.net).float()  # as trained; it scores in float64
             return self.nets("net", [trained], scorer.encode.encoder, prefix)
@@ -197,12 +231,22 @@ class _Writer:
             packed = {k: None if v is None else pack_table(v) for k, v in found.items()}
             self.files[TABLES] = write_json(packed)
 
-    def objects_file(self) -> list[str]:
+    def objects_file(self, reason: str | None) -> list[str]:
         """Write the objects; return the types that users must allow when they load."""
         if not self.objects:
             return []
         trusted = type_names(self.method)
-        self.files[OBJECTS], untrusted = write_objects(self.objects, OBJECTS, trusted)
+        body, untrusted = write_objects(self.objects, OBJECTS, trusted)
+        try:
+            read_objects(body, OBJECTS, [*trusted, *untrusted])
+        except ModelFileError as error:
+            raise InvalidInputError(
+                "estimator",
+                "be something that can be loaded again",
+                given=str(error),
+                hint="" if reason is None else f"It can't be converted: {reason}.",
+            ) from error
+        self.files[OBJECTS] = body
         return untrusted
 
 

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.compose import ColumnTransformer
+from sklearn.dummy import DummyClassifier
 from sklearn.ensemble import IsolationForest
 from sklearn.ensemble._forest import BaseForest
 from sklearn.ensemble._gb import BaseGradientBoosting
@@ -69,6 +70,11 @@ def _check_boosting(model: Any) -> None:
     trees = model.estimators_
     if trees.ndim != 2 or trees.shape[1] != 1 or model.n_trees_per_iteration_ != 1:
         raise ValueError("several trees per step, where two labels have one")
+    first = model.init_
+    if not (isinstance(first, str) and first == "zero"):
+        prior = np.shape(getattr(first, "class_prior_", ()))
+        if type(first) is not DummyClassifier or prior != (2,):
+            raise ValueError("an initial classifier other than DummyClassifier")
     for tree in trees.ravel():
         _check_features(tree, _columns(model))
         if not isinstance(tree, DecisionTreeRegressor) or tree.tree_.value.shape[1:] != (1, 1):
@@ -80,6 +86,9 @@ def _check_boosting(model: Any) -> None:
 
 def _check_predictor(tree: Any) -> None:
     nodes = tree.nodes
+    for flag in ("is_leaf", "is_categorical"):  # native code takes any other number for 1
+        if np.any(nodes[flag] > 1):
+            raise ValueError("a tree with flags that aren't 0 or 1")
     inner = np.flatnonzero(nodes["is_leaf"] == 0)
     children = nodes["left"][inner], nodes["right"][inner]
     _check_places(inner, children, len(nodes), nodes["feature_idx"][inner], None)

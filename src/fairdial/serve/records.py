@@ -18,6 +18,7 @@ from fairdial._onnx import INT64
 from fairdial.errors import InvalidInputError
 from fairdial.tables.columns import LARGEST, Table
 from fairdial.tables.encoder import TableEncoder
+from fairdial.tables.inputs import Inputs
 from fairdial.tables.plan import Json, Numeric
 
 Kind = Literal["number", "text", "any"]
@@ -175,11 +176,17 @@ def shorten(names: Sequence[Any]) -> str:
 
 def encoder_layout(encoder: TableEncoder) -> Layout:
     """Return the columns that a fitted encoder expects."""
-    columns = [
-        Column(block.name, "number" if isinstance(block, Numeric) else "any")
-        for block in encoder.columns_
-    ]
-    return Layout(columns, named=encoder.named_)
+    return _layout(encoder.columns_, encoder.named_)
+
+
+def blocks_layout(inputs: Inputs) -> Layout:
+    """Return the columns that inputs made by a table encoder expect."""
+    return _layout(inputs.blocks, inputs.named)
+
+
+def _layout(blocks: Sequence[Any], named: bool) -> Layout:
+    columns = [Column(b.name, "number" if isinstance(b, Numeric) else "any") for b in blocks]
+    return Layout(columns, named=named)
 
 
 def table_layout(

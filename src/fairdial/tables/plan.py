@@ -141,7 +141,8 @@ class Numeric:
             edges = np.array(self.edges)
             part = graph.op("Sub", value, graph.constant(edges[None, :-1]))
             part = graph.op("Div", part, graph.constant(np.diff(edges)[None]))
-            parts.append(graph.clip(part, 0.0, 1.0))
+            part = graph.clip(part, 0.0, 1.0)
+            parts.append(graph.cast(graph.cast(part, "FLOAT"), "DOUBLE"))  # as piecewise_linear
         if self.missing:
             parts.append(graph.cast(missing, "DOUBLE"))
         return parts
@@ -221,18 +222,7 @@ class Categorical:
 
         A missing value is given as empty text or as the smallest int64.
         """
-        text = all(isinstance(value, str) for value in self.categories)
-        missing: Value = "" if text else INT64.min
-        for value in self.categories:
-            good = value != missing and (text or (type(value) is int and _is_int64(value)))
-            if not good:
-                raise InvalidInputError(
-                    "model",
-                    "have categories that are all text (not empty) or all integers above -2**63 "
-                    "and below 2**63",
-                    given=f"{value!r} in column {self.name!r}",
-                )
-        given = graph.input(str(self.name), "STRING" if text else "INT64", ["n", 1])
+        given, missing = category_input(graph, self.name, self.categories)
         places, other = self._places(missing)
         codes = graph.look_up(given, places, default=other)
         return [graph.one_hot(graph.squeeze(codes, 1), self.width)]
@@ -240,6 +230,22 @@ class Categorical:
 
 Block: TypeAlias = Numeric | Categorical
 KINDS: dict[str, type[Block]] = {block.kind: block for block in (Numeric, Categorical)}
+
+
+def category_input(graph: Graph, name: Value, categories: Sequence[Value]) -> tuple[str, Value]:
+    """Add an input for a column of categories; return it, and the value that stands for missing."""
+    text = all(isinstance(value, str) for value in categories)
+    missing: Value = "" if text else INT64.min
+    for value in categories:
+        good = value != missing and (text or (type(value) is int and _is_int64(value)))
+        if not good:
+            raise InvalidInputError(
+                "model",
+                "have categories that are all text (not empty) or all integers above -2**63 "
+                "and below 2**63",
+                given=f"{value!r} in column {name!r}",
+            )
+    return graph.input(str(name), "STRING" if text else "INT64", ["n", 1]), missing
 
 
 def _order(value: Value) -> tuple[bool, Value]:

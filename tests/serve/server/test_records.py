@@ -15,8 +15,9 @@ from jsonschema_rs import validator_for
 
 from fairdial import FairBayes, InvalidInputError, TableEncoder
 from fairdial.estimators.learners import boosting
+from fairdial.forests.steps import Columns, apply_step, finish, start
 from fairdial.serve.deciding import Decider
-from fairdial.serve.record_encoders import FEW, RecordEncoder, TreeRecordEncoder
+from fairdial.serve.record_encoders import FEW, RecordEncoder
 from fairdial.serve.records import (
     LARGEST,
     BadRowError,
@@ -118,7 +119,9 @@ ROWS = st.fixed_dictionaries(
 @settings(max_examples=100)
 def test_records_are_encoded_as_boosting_encodes_a_table(rows):
     layout = table_layout(list(TABLE), len(TABLE.columns), dict(TABLE.dtypes))
-    found = TreeRecordEncoder.make(STEP, layout).transform(layout.check(rows))
+    columns = Columns(tuple(TABLE), True, dict(TABLE.dtypes))
+    inputs = finish(apply_step(STEP, start(columns)), columns, missing="any")
+    found = inputs.transform_records(layout.check(rows))
     want = STEP.transform(make_table(layout, rows))
     np.testing.assert_array_equal(found, want)
 
@@ -137,16 +140,6 @@ def test_boosting_is_served_without_tables(cv):
     assert np.array_equal(
         decider.scores(rows, groups), model.logits(TABLE, sensitive_features=groups)
     )
-
-
-@pytest.mark.parametrize(
-    ("column", "values"),
-    [("kind", pd.Categorical([1, 2] * 200)), ("job", None), ("size", TABLE["size"].astype(object))],
-)
-def test_boosting_on_columns_that_take_other_values_needs_tables(column, values):
-    dtypes = dict(TABLE.dtypes) | {column: getattr(values, "dtype", None)}
-    layout = table_layout(list(TABLE), len(TABLE.columns), dtypes)
-    assert TreeRecordEncoder.make(STEP, layout) is None
 
 
 GOOD = {

@@ -1,0 +1,1 @@
+"""Trees as plain arrays: conversion, evaluation and checks."""

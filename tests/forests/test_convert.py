@@ -1,0 +1,275 @@
+"""Converted classifiers score as their libraries do, and what can't be converted is named."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.compose import make_column_transformer
+from sklearn.ensemble import (
+    ExtraTreesClassifier,
+    GradientBoostingClassifier,
+    HistGradientBoostingClassifier,
+    RandomForestClassifier,
+)
+from sklearn.impute import SimpleImputer
+from sklearn.linear_model import LogisticRegression, SGDClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import OneHotEncoder, OrdinalEncoder, StandardScaler
+from sklearn.tree import DecisionTreeClassifier
+
+from fairdial import TableEncoder
+from fairdial.estimators.learners import boosting
+from fairdial.estimators.scorers import estimator_logits
+from fairdial.forests.convert import convert
+from fairdial.forests.forest import CannotConvertError
+from fairdial.forests.plain import PlainModel
+from fairdial.forests.steps import Columns
+
+lightgbm = pytest.importorskip("lightgbm")
+xgboost = pytest.importorskip("xgboost")
+catboost = pytest.importorskip("catboost")
+
+N = 1500
+RNG = np.random.default_rng(0)
+JOBS = ["cook", "nurse", "pilot", "clerk", "smith"]
+TRAIN = pd.DataFrame(
+    {
+        "age": RNG.integers(18, 80, N).astype(float),
+        "job": RNG.choice(JOBS, N),
+        "pay": RNG.normal(size=N).round(1),
+        "city": RNG.choice(["A", "B", "C"], N),
+    }
+)
+Y = (
+    TRAIN["pay"] + 0.05 * TRAIN["age"] * TRAIN["job"].isin(JOBS[::2]) + RNG.normal(size=N) > 1
+).astype(int)
+TRAIN.loc[::9, "pay"] = np.nan
+TEST = TRAIN.sample(N, random_state=1).reset_index(drop=True)
+TEST["pay"] = RNG.normal(size=N)  # values that training rows don't have
+TEST.loc[::5, "pay"] = np.nan
+TEST.loc[::7, "age"] = np.nan
+UNSEEN = TEST.assign(job=TEST["job"].where(TEST.index % 4 > 0, "baker"))
+UNSEEN.loc[::6, "city"] = None
+TEXTS, NUMBERS = ["job", "city"], ["age", "pay"]
+
+
+def as_categories(table: pd.DataFrame) -> pd.DataFrame:
+    return table.astype(dict.fromkeys(TEXTS, "category"))
+
+
+def columns(table: Any) -> Columns:
+    if isinstance(table, np.ndarray):
+        return Columns(tuple(range(table.shape[1])), False, {})
+    return Columns(tuple(table.columns), True, table.dtypes.to_dict())
+
+
+def check(
+    model: Any, train: Any, test: Any, *, positive: int = 1, method: str = "predict_proba"
+) -> PlainModel:
+    """Fit, convert, and compare scores: the same bits."""
+    model.fit(train, Y)
+    plain = convert(model, columns(train), positive=positive, method=method)
+    expected = estimator_logits(model, test, positive=positive, method=method)
+    assert np.array_equal(plain.logits(test), expected)
+    assert len(np.unique(expected)) > 5
+    return plain
+
+
+def one_hot(*steps: Any) -> Any:
+    return make_column_transformer(
+        (make_pipeline(SimpleImputer(strategy="median"), *steps), NUMBERS),
+        (OneHotEncoder(handle_unknown="ignore", sparse_output=False), TEXTS),
+    )
+
+
+def ordinal() -> Any:
+    encoder = OrdinalEncoder(
+        handle_unknown="use_encoded_value", unknown_value=-1, encoded_missing_value=-2
+    )
+    return make_column_transformer((encoder, TEXTS), remainder="passthrough")
+
+
+@pytest.mark.parametrize("positive", [0, 1])
+@pytest.mark.parametrize(
+    "model",
+    [
+        boosting(TEXTS, 0),
+        make_pipeline(ordinal(), RandomForestClassifier(5, random_state=0)),
+        make_pipeline(ordinal(), ExtraTreesClassifier(5, max_leaf_nodes=30, random_state=0)),
+        make_pipeline(ordinal(), DecisionTreeClassifier(max_depth=4)),
+        make_pipeline(one_hot(), GradientBoostingClassifier(n_estimators=9)),
+        make_pipeline(one_hot(), GradientBoostingClassifier(n_estimators=9, init="zero")),
+        make_pipeline(TableEncoder(), HistGradientBoostingClassifier(max_iter=9)),
+        make_pipeline(one_hot(StandardScaler()), LogisticRegression()),
+        make_pipeline(TableEncoder(dtype="float64"), LogisticRegression(max_iter=1000)),
+    ],
+    ids=lambda model: type(model[-1]).__name__ if hasattr(model, "steps") else "",
+)
+def test_scikit_learn_models_keep_their_bits(model: Any, positive: int) -> None:
+    plain = check(model, TRAIN, UNSEEN, positive=positive)
+    data, arrays = plain.to_data()
+    assert np.array_equal(PlainModel.from_data(data, arrays).logits(UNSEEN), plain.logits(UNSEEN))
+    records = UNSEEN.astype(object).where(UNSEEN.notna(), None).to_dict("records")
+    for some in (records[:3], records[:40]):
+        found = plain.record_logits(some)
+        assert np.allclose(found, plain.logits(UNSEEN)[: len(some)], rtol=1e-12)
+
+
+@pytest.mark.parametrize("method", ["predict_proba", "decision_function"])
+def test_histogram_boosting_with_its_own_encoder(method: str) -> None:
+    model = HistGradientBoostingClassifier(max_iter=9, categorical_features="from_dtype")
+    check(model, as_categories(TRAIN), as_categories(UNSEEN), method=method)
+
+
+def test_arrays_without_names() -> None:
+    train, test = TRAIN[NUMBERS].to_numpy(), TEST[NUMBERS].to_numpy()
+    check(HistGradientBoostingClassifier(max_iter=9), train, test)
+    check(RandomForestClassifier(5, random_state=0), train, test)
+    model = SGDClassifier(random_state=0).fit(np.nan_to_num(train), Y)
+    plain = convert(model, columns(train), positive=1, method="decision_function")
+    assert np.array_equal(
+        plain.logits(np.nan_to_num(test)), model.decision_function(np.nan_to_num(test))
+    )
+    with pytest.raises(ValueError, match="finite"):  # as the model itself
+        plain.logits(test)
+
+
+@pytest.mark.parametrize("positive", [0, 1])
+def test_lightgbm(positive: int) -> None:
+    model = lightgbm.LGBMClassifier(n_estimators=20, verbose=-1, n_jobs=1)
+    check(model, as_categories(TRAIN), as_categories(UNSEEN), positive=positive)
+    check(model, TRAIN[NUMBERS], TEST[NUMBERS], positive=positive)
+    check(model, TRAIN[NUMBERS].fillna(0), TEST[NUMBERS], positive=positive)  # NaN counts as 0
+
+
+@pytest.mark.parametrize("positive", [0, 1])
+def test_xgboost(positive: int) -> None:
+    model = xgboost.XGBClassifier(
+        n_jobs=1, n_estimators=20, enable_categorical=True, max_cat_to_onehot=2
+    )
+    known = TEST.assign(job=pd.Categorical(TEST["job"], sorted(JOBS)), city=TEST["city"])
+    known = known.astype({"city": "category"})
+    known.loc[::6, "city"] = np.nan
+    check(model, as_categories(TRAIN), known, positive=positive)
+    check(
+        xgboost.XGBClassifier(n_jobs=1, n_estimators=9, base_score=0.3),
+        TRAIN[NUMBERS],
+        TEST[NUMBERS],
+    )
+    pruned = xgboost.XGBClassifier(n_jobs=1, n_estimators=9, tree_method="exact", gamma=3.0)
+    check(pruned, TRAIN[NUMBERS], TEST[NUMBERS])
+
+
+@pytest.mark.parametrize("nan_mode", ["Min", "Max"])
+def test_catboost(nan_mode: str) -> None:
+    quiet = {"verbose": 0, "allow_writing_files": False, "thread_count": 1}
+    model = catboost.CatBoostClassifier(iterations=20, nan_mode=nan_mode, **quiet)
+    check(model, TRAIN[NUMBERS], TEST[NUMBERS].assign(age=TEST["age"].fillna(30)))
+    check(make_pipeline(TableEncoder(n_bins=0), model), TRAIN, UNSEEN, positive=0)
+
+
+def test_native_boosters() -> None:
+    X = TRAIN[NUMBERS].to_numpy()
+    booster = lightgbm.train(
+        {"objective": "binary", "verbose": -1, "num_threads": 1},
+        lightgbm.Dataset(X, Y),
+        num_boost_round=5,
+    )
+    plain = convert(booster, columns(X), positive=1, method="predict")
+    p = 1 / (1 + np.exp(-plain.logits(X)))
+    assert np.allclose(p, booster.predict(X), rtol=1e-12)
+    matrix = xgboost.DMatrix(X, Y)
+    other = xgboost.train({"objective": "binary:logistic"}, matrix, num_boost_round=5)
+    plain = convert(other, columns(X), positive=1, method="predict")
+    assert np.allclose(1 / (1 + np.exp(-plain.logits(X))), other.predict(matrix), rtol=1e-6)
+    model = catboost.CatBoost({"loss_function": "Logloss", "iterations": 5, "verbose": 0,
+                               "allow_writing_files": False})  # fmt: skip
+    model.fit(X, Y)
+    plain = convert(model, columns(X), positive=1, method="predict")
+    assert np.allclose(plain.logits(X), model.predict(X), rtol=1e-12)
+
+
+def test_early_stopping_uses_the_best_iteration() -> None:
+    X, new = TRAIN[NUMBERS], TEST[NUMBERS]
+    model = xgboost.XGBClassifier(
+        n_jobs=1, n_estimators=200, early_stopping_rounds=3, learning_rate=0.9
+    )
+    model.fit(X[:700], Y[:700], eval_set=[(X[700:], Y[700:])], verbose=False)
+    assert model.best_iteration < model.get_booster().num_boosted_rounds() - 1
+    plain = convert(model, columns(X), positive=1, method="predict_proba")
+    expected = estimator_logits(model, new, positive=1, method="predict_proba")
+    assert np.array_equal(plain.logits(new), expected)
+    other = lightgbm.LGBMClassifier(n_estimators=200, learning_rate=0.9, verbose=-1, n_jobs=1)
+    other.fit(X[:700], Y[:700], eval_X=(X[700:],), eval_y=(Y[700:],),
+              callbacks=[lightgbm.early_stopping(3, verbose=False)])  # fmt: skip
+    plain = convert(other, columns(X), positive=1, method="predict_proba")
+    expected = estimator_logits(other, new, positive=1, method="predict_proba")
+    assert np.array_equal(plain.logits(new), expected)
+
+
+# ---- refusals ----------------------------------------------------------------------------------
+
+
+def _own_objective(y: Any, p: Any) -> tuple[Any, Any]:
+    return p - y, np.ones_like(p)
+
+
+QUIET = {"verbose": 0, "allow_writing_files": False, "iterations": 2, "thread_count": 1}
+SEVERAL = (TRAIN["pay"].fillna(0) > 0).astype(int) + Y
+
+
+@pytest.mark.parametrize(
+    ("model", "y", "named"),
+    [
+        (
+            lightgbm.LGBMClassifier(objective=_own_objective, n_estimators=3, verbose=-1, n_jobs=1),
+            Y,
+            "objective",
+        ),
+        (
+            lightgbm.LGBMClassifier(linear_tree=True, n_estimators=3, verbose=-1, n_jobs=1),
+            Y,
+            "linear",
+        ),
+        (
+            lightgbm.LGBMClassifier(zero_as_missing=True, n_estimators=3, verbose=-1, n_jobs=1),
+            Y,
+            "zero_as_missing",
+        ),
+        (lightgbm.LGBMClassifier(n_estimators=3, verbose=-1, n_jobs=1), SEVERAL, "classes"),
+        (xgboost.XGBClassifier(n_jobs=1, objective="binary:hinge"), Y, "binary:hinge"),
+        (xgboost.XGBClassifier(n_jobs=1, booster="dart", n_estimators=3), Y, "dart"),
+        (xgboost.XGBClassifier(n_jobs=1, booster="gblinear"), Y, "gblinear"),
+        (catboost.CatBoostClassifier(loss_function="MultiClass", **QUIET), SEVERAL, "classes"),
+        (catboost.CatBoostClassifier(grow_policy="Lossguide", **QUIET), Y, "grow_policy"),
+        (GradientBoostingClassifier(init=LogisticRegression(), n_estimators=2), Y, "init"),
+        (RandomForestClassifier(2), SEVERAL, "classes"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+@pytest.mark.filterwarnings("ignore")
+def test_what_cannot_be_converted_is_named(model: Any, y: Any, named: str) -> None:
+    X = TRAIN[NUMBERS].fillna(0.5)
+    model.fit(X, y)
+    with pytest.raises(CannotConvertError, match=named):
+        convert(model, columns(X), positive=1, method="predict_proba")
+
+
+def test_catboost_features_other_than_numbers_are_refused() -> None:
+    model = catboost.CatBoostClassifier(cat_features=["job"], **QUIET).fit(TRAIN[["job", "age"]], Y)
+    with pytest.raises(CannotConvertError, match="cat_features"):
+        convert(model, columns(TRAIN[["job", "age"]]), positive=1, method="predict_proba")
+
+
+def test_ranking_objectives_are_refused() -> None:
+    X = TRAIN[NUMBERS].to_numpy()
+    booster = lightgbm.train(
+        {"objective": "lambdarank", "verbose": -1, "num_threads": 1},
+        lightgbm.Dataset(X, Y, group=[N // 10] * 10),
+        num_boost_round=2,
+    )
+    with pytest.raises(CannotConvertError, match="lambdarank"):
+        convert(booster, columns(X), positive=1, method="predict")
