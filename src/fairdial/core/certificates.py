@@ -31,10 +31,13 @@ from fairdial._arrays import Floats
 WINDOW = 7.0  # standard deviations of a binomial that are summed; the rest is below 1e-11
 UNEQUAL = 8.0  # a group is small if it has fewer than UNEQUAL * sqrt(rows of the other)
 MAX_GRID = 4000  # base rates that are tried for a small group
-COARSE, FINE = 17, 7  # base rates that are tried: first over all, then twice around the worst
+COARSE, FINE = 65, 7  # base rates that are tried: first over all, then twice around the worst
 ROUNDS = 3  # of solving for the inner tolerance at a fixed base rate
 FIRST_STEP = 1e-5  # first step back from there
 NEGLIGIBLE = 1e-9  # tails that Hoeffding's inequality puts below this aren't computed exactly
+SMALL_CROSSING = 1e-4  # Hoeffding's bound is enough below this
+LIKELY = 0.3  # a crossing with a larger probability at one base rate isn't computed further
+INTERVALS, PARTS = 256, 32  # of the base rate, and of the tolerance, for a crossing
 RESOLUTION = 1e-4  # of the smallest certifiable tolerance
 ROUNDING = 1e-9  # of counts and gaps: ties at the inner tolerance count as exceeding it
 MAX_SHRINKAGE = 1e6  # of a margin, for which rows_needed still returns a number
@@ -94,6 +97,37 @@ def _worst_base(n_high: int, n_low: int, gap: float, observed: float) -> tuple[f
         step = (high - low) / (points - 1)
         low, high = max(0.0, best - step), min(1.0 - gap, best + step)
     return best, max(worst, NEGLIGIBLE)  # the precision of the sums
+
+
+@lru_cache(maxsize=4096)
+def crossing(counts: tuple[int, int], tolerance: float) -> float:
+    """Bound the probability that a population gap above the tolerance has the other sign on rows.
+
+    On each of many intervals of the base rate, the tail is largest if the higher rate is the
+    interval's smallest and the lower rate its largest, so this is a bound and not an estimate.
+
+    Examples
+    --------
+    >>> from fairdial.core.certificates import crossing
+    >>> crossing((500, 500), 0.05) > 0.05 > crossing((500, 500), 0.1) > 0
+    True
+    """
+    if tolerance <= 0 or tolerance >= 1:
+        return float(tolerance <= 0)
+    rows = max(counts), min(counts)
+    hoeffding = math.exp(-2 * tolerance**2 / (1 / rows[0] + 1 / rows[1]))
+    if hoeffding < SMALL_CROSSING:
+        return hoeffding
+    if _missed(*rows, tolerance, 0.0, np.array([(1.0 - tolerance) / 2]))[0] > LIKELY:
+        return 1.0
+    width = min((1.0 - tolerance) / INTERVALS, tolerance / PARTS)
+    ends = np.linspace(0.0, 1.0 - tolerance, math.ceil((1.0 - tolerance) / width) + 1)[1:]
+    step = float(ends[0])
+    missed = [
+        _missed(*rows, tolerance - step, 0.0, block).max()
+        for block in np.array_split(ends, math.ceil(len(ends) / INTERVALS))
+    ]
+    return min(float(max(missed)) + NEGLIGIBLE, hoeffding)
 
 
 @lru_cache(maxsize=4096)

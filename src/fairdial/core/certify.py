@@ -1,19 +1,86 @@
 """Choose operating points whose gap on new rows is certified.
 
-The statements are in ``certificates.py``; here they are applied to the points of a frontier.
+Which theorem of ``docs/confidence.md`` applies is decided by the kind of frontier alone, before any
+row is counted (:func:`find_theorem`).
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Hashable, Sequence
+from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
+from scipy.special import ndtri
 
 from fairdial._arrays import Counts, Floats
 from fairdial.core import certificates
+from fairdial.core.bands import UNIFORM, largest_gap
 from fairdial.core.criteria import Criterion
+from fairdial.core.fixed_sequence import Failure, Rules, walk
+from fairdial.core.nested import NestedPoints
 from fairdial.core.operating_points import OperatingPoints, PointTable
+from fairdial.core.problem import Problem
+from fairdial.core.rule_sequences import (
+    PATH_SHARE,
+    Guide,
+    GuidedRules,
+    SplitRules,
+    count_selected_by,
+    path_rules,
+    scored,
+)
+from fairdial.core.searched import SearchedPoints
+from fairdial.core.threshold_path import ThresholdPath
 from fairdial.errors import CannotCertifyError
+
+ROOM = 0.9  # share of a tolerance that the margin of theorem 2 may take
+GUIDED = 1 / 3  # rows that find rules, per row that tests them, inverted
+BISECTIONS = 5  # of the inner tolerance of a simultaneous statement
+RESOLUTION = certificates.RESOLUTION
+
+
+class Certified(NamedTuple):
+    """Certified points: their table, the bound on each gap, and the theorem that says so."""
+
+    table: PointTable
+    bound: Floats
+    theorem: int
+
+
+def find_theorem(
+    points: OperatingPoints, problem: Problem, n_groups: int, *, simultaneous: bool
+) -> int:
+    """Return the theorem that applies to these points: a rule that doesn't depend on counts.
+
+    ``simultaneous`` asks for all tolerances at once, or says that the scores depend on the rows.
+    """
+    if points.n_declared is not None:
+        return 3
+    if not simultaneous and n_groups == 2 and problem.uses_path:
+        return 1
+    has_scores = isinstance(points, (ThresholdPath, SearchedPoints, NestedPoints))
+    if simultaneous or not has_scores or n_groups == 1:
+        return 2
+    return 5
+
+
+def expected_margin(
+    rows: Floats | Counts, n_groups: int, alpha: float, *, guided: bool, rate: float = 0.5
+) -> float:
+    """Return the gap that theorem 5 can be expected to certify with these smallest two groups.
+
+    It adds up what the groups' rates vary between the rows that find the rules and those that test
+    them, and the margin of the test.
+    """
+    inverse = 1.0 / np.maximum(np.asarray(rows, np.float64), 1.0)
+    spread = math.sqrt(rate * (1.0 - rate))
+    finding = (GUIDED if guided else 1.0 / PATH_SHARE) * inverse
+    testing = inverse / (1.0 if guided else 1.0 - PATH_SHARE)
+    typical = 2.0 * ndtri((n_groups - 0.375) / (n_groups + 0.25))  # range of normal variables
+    found = typical * math.sqrt(float((finding + testing).mean()))
+    return float(spread * (found - ndtri(alpha) * math.sqrt(float(testing.sum()))))
 
 
 def simultaneous_margin(
@@ -27,8 +94,8 @@ def simultaneous_margin(
     for demand in criterion.demands:
         if not demand.is_certifiable:
             raise CannotCertifyError(
-                "`confidence` needs demands on differences of rates whose eligible rows don't "
-                f"depend on the decisions, got {demand.name}."
+                "A margin for all points at once needs demands on differences of rates whose "
+                f"eligible rows don't depend on the decisions, got {demand.name}."
             )
         split = criterion.split(cells)
         counts = tuple(demand.parts(split, split)[1].tolist())
@@ -48,103 +115,311 @@ def _margin(points: OperatingPoints, counts: tuple[int, ...], alpha: float) -> f
     return certificates.finite_margin(counts, alpha, points.n_declared)
 
 
-def certify(
-    points: OperatingPoints,
-    criterion: Criterion,
-    cells: Counts,
-    tolerance: Floats,
-    confidence: float,
-    *,
-    declared: bool,
-) -> tuple[PointTable, Floats]:
-    """Return the point for each tolerance, and the bound on its gap on new rows.
+class Certifier:
+    """What can be certified about the operating points of one frontier.
 
     Parameters
     ----------
     points : OperatingPoints
         The points.
-    criterion : Criterion
-        The criterion.
+    problem : Problem
+        Criterion, objective and budget.
     cells : (C, K) int64
         All calibration rows by kind and group.
-    tolerance : (m,) float64
-        The tolerances; the statements about them hold jointly.
-    confidence : float
-        Confidence of the bounds.
-    declared : bool
-        Whether the tolerances were fixed before looking at the rows (two groups, thresholds).
+    groups : tuple
+        Names of the groups.
+    guide : Guide, optional
+        Rules found on other rows.
     """
-    alpha, eligible = 1.0 - confidence, criterion.eligible_counts(cells)
-    margin = simultaneous_margin(points, criterion, cells, alpha)
-    level = None  # of the exact tails, which exist for two groups
-    if declared:
-        level = alpha / max(len(np.unique(tolerance)), 1)
-    elif points.n_declared is not None and len(eligible) == 2 and criterion.is_simple:
-        level = alpha
-    inner = tolerance - margin
-    if level is not None:
-        pair = tuple(eligible.tolist())
-        exact = np.array(
-            [
-                certificates.inner_tolerance(pair, value, level, points.n_declared)
-                for value in tolerance.tolist()
-            ]
+
+    def __init__(
+        self,
+        points: OperatingPoints,
+        problem: Problem,
+        cells: Counts,
+        groups: tuple[Hashable, ...],
+        guide: Guide | None = None,
+    ) -> None:
+        self.guide = guide
+        self.points, self.problem, self.cells, self.groups = points, problem, cells, groups
+        self.criterion = problem.criterion
+        self._smallest: dict[tuple[int, float], float] = {}
+
+    def certify(self, tolerance: Floats, confidence: float, *, simultaneous: bool) -> Certified:
+        """Return the point for each tolerance, (m,); raise if one can't be certified.
+
+        The statements about all tolerances hold together.
+        """
+        theorem = find_theorem(
+            self.points, self.problem, len(self.groups), simultaneous=simultaneous
         )
-        inner = exact if declared else np.maximum(inner, exact)
-    if level is None and points.n_declared is None:
-        reachable = inner >= 0
-        table, feasible = points.choose(np.maximum(inner, 0.0))
-        feasible &= reachable
-    else:
+        alpha = 1.0 - confidence
+        if theorem == 2:
+            return self._by_bands(tolerance, confidence, alpha)
+        if theorem == 3:
+            return self._family(tolerance, confidence, alpha)
+        level = alpha / max(len(np.unique(tolerance)), 1)
+        lines = []
+        for value in tolerance.tolist():
+            if theorem == 1 and not isinstance(self.points, ThresholdPath):
+                lines.append(self._by_inner_tolerance(value, confidence, level))
+            elif theorem == 5 and self._prefers_bands(value, level):
+                lines.append(self._by_bands(np.array([value]), confidence, level))
+            else:
+                lines.append(self._by_sequence(value, confidence, theorem, level))
+        if len(lines) == 1:
+            return lines[0]
+        table = _join([line.table for line in lines], self.cells, len(self.groups))
+        bound = np.array([float(line.bound[0]) for line in lines])
+        return Certified(table, bound, max([line.theorem for line in lines], default=theorem))
+
+    # ---- theorems 1 and 5: a fixed sequence ----------------------------------------------------
+
+    @cached_property
+    def _path(self) -> Rules:
+        assert isinstance(self.points, ThresholdPath)
+        return path_rules(self.points)
+
+    @cached_property
+    def _sequences(self) -> GuidedRules | SplitRules:
+        if self.guide is not None:
+            return GuidedRules(self.points, self.guide)
+        return SplitRules(self.points, self.problem, self.groups)
+
+    def _rules(self, tolerance: float, theorem: int) -> Rules | None:
+        return self._path if theorem == 1 else self._sequences.at(tolerance)
+
+    def _walk(
+        self, rules: Rules | None, tolerance: float, theorem: int, level: float
+    ) -> tuple[int, Failure | None]:
+        """Return how many rules are certified, and what stopped the sequence."""
+        if rules is None:
+            return 0, None
+        if theorem == 1:  # the disparity may have changed its sign in the population
+            counts = self.criterion.eligible_counts(self.cells)
+            level -= 2 * certificates.crossing(tuple(counts.tolist()), tolerance)
+            if level <= 0:
+                return 0, Failure(0, self.criterion.demands[0], (0, 1))
+        return walk(rules, self.criterion, tolerance, level)
+
+    def _by_sequence(
+        self, tolerance: float, confidence: float, theorem: int, level: float
+    ) -> Certified:
+        rules = self._rules(tolerance, theorem)
+        passed, failure = self._walk(rules, tolerance, theorem, level)
+        if rules is None or not passed:
+            raise self._refusal(tolerance, confidence, theorem, level, failure)
+        last = slice(passed - 1, passed)
+        table = self._tabulate(rules.setting[last], rules.thresholds[last])
+        return Certified(table, np.array([tolerance]), theorem)
+
+    def _by_inner_tolerance(self, tolerance: float, confidence: float, level: float) -> Certified:
+        """Return the first point of a thinned path whose measured gap is small enough."""
+        inner = np.array([self._inner(tolerance, level)])
+        indices, feasible = self.points.find_certifiable(inner)
+        if not feasible[0]:
+            raise self._refusal(tolerance, confidence, 1, level, None)
+        return Certified(self.points.tabulate(indices), np.array([tolerance]), 1)
+
+    def _prefers_bands(self, tolerance: float, alpha: float) -> bool:
+        """Return whether theorem 2 is used for a declared tolerance, from group sizes alone.
+
+        It is if it surely certifies a small measured gap, and a sequence isn't expected to: its
+        rules come from fewer rows, which matters with many groups.
+        """
+        demands, split = self.criterion.demands, self.criterion.split(self.cells)
+        plain = all(d.is_certifiable for d in demands)
+        alike = len({d.rate.eligible is None for d in demands}) == 1  # sizes are given to all tests
+        if not (plain and alike) or self._band_margin(alpha) > ROOM * tolerance:
+            return False
+        expected = 0.0
+        for demand in demands:
+            rows = np.sort(demand.parts(split, split)[1])[:2]
+            margin = expected_margin(rows, len(self.groups), alpha, guided=self.guide is not None)
+            expected = max(expected, margin / float(demand.scale))
+        return expected > tolerance
+
+    def _tabulate(self, settings: Floats, thresholds: Floats) -> PointTable:
+        """Return points with these thresholds, counted on all calibration rows."""
+        selected = count_selected_by(thresholds, scored(self.points).group_scores)
+        gap = self.criterion.gap_of(selected, self.cells)
+        return PointTable(settings, gap, np.ones(len(gap), np.bool_), thresholds, selected)
+
+    # ---- theorem 2: bands around all rates -----------------------------------------------------
+
+    def _by_bands(self, tolerance: Floats, confidence: float, alpha: float) -> Certified:
+        for demand in self.criterion.demands:
+            if demand.rate.direction == 0:
+                raise CannotCertifyError(
+                    "`confidence` for all tolerances at once needs rates that rise or fall with "
+                    f"the threshold, got {demand.name}."
+                )
+        low = np.maximum(tolerance - self._band_margin(alpha), 0.0)
+        high = np.maximum(tolerance, low)
+        table, feasible = self.points.choose(low)
+        bound = self._bounds(table, alpha)
+        good = feasible & (bound <= tolerance)
+        if not good.all():
+            raise self._refusal(float(tolerance[~good].min()), confidence, 2, alpha, None)
+        for _ in range(BISECTIONS if len(tolerance) else 0):  # a less constrained point may do
+            middle = low + (high - low) / 2
+            tried, feasible = self.points.choose(middle)
+            better = feasible & (self._bounds(tried, alpha) <= tolerance)
+            low, high = np.where(better, middle, low), np.where(better, high, middle)
+        table, _ = self.points.choose(low)
+        return Certified(table, self._bounds(table, alpha), 2)
+
+    def _band_margin(self, alpha: float) -> float:
+        """Return how far a gap can exceed the measured one by the band of constant width."""
+        split, margins = self.criterion.split(self.cells), [0.0]
+        for demand in self.criterion.demands:
+            counts = tuple(demand.parts(split, split)[1].tolist())
+            share = UNIFORM * alpha / len(self.criterion.demands)
+            if demand.spread == "difference" and demand.scale and len(counts) > 1:
+                margins.append(certificates.uniform_margin(counts, share) / float(demand.scale))
+        return max(margins)
+
+    def _bounds(self, table: PointTable, alpha: float) -> Floats:
+        """Bound the gaps of points in the population, (m,)."""
+        selected = table.read(np.arange(len(table)))[1]
+        split = self.criterion.split(selected), self.criterion.split(self.cells)
+        share = alpha / len(self.criterion.demands)
+        bounds = []
+        for demand in self.criterion.demands:
+            over, under = demand.parts(*split)
+            bounds.append(largest_gap(demand, over, np.broadcast_to(under, over.shape), share))
+        return np.asarray(np.max(bounds, axis=0))
+
+    # ---- theorem 3: a family of models ---------------------------------------------------------
+
+    def _family(self, tolerance: Floats, confidence: float, alpha: float) -> Certified:
+        points = self.points
+        margin = simultaneous_margin(points, self.criterion, self.cells, alpha)
+        inner = tolerance - margin
+        if self._has_exact_tails:
+            exact = [self._inner(value, alpha) for value in tolerance.tolist()]
+            inner = np.maximum(inner, np.array(exact))
         indices, feasible = points.find_certifiable(inner)
         table = points.tabulate(indices)
-    if not feasible.all():
-        smallest = float(tolerance[~feasible].min())
-        raise _refusal(points, cells, eligible, smallest, confidence, level, margin)
-    if declared:
-        return table, tolerance
-    bound = table.gap + margin
-    if points.n_declared is not None:  # theorem 3: both statements hold together
-        bound = np.minimum(tolerance, bound)
-    return table, bound
+        if not feasible.all():
+            raise self._refusal(float(tolerance[~feasible].min()), confidence, 3, alpha, None)
+        return Certified(table, np.minimum(tolerance, table.gap + margin), 3)
+
+    @property
+    def _has_exact_tails(self) -> bool:
+        return len(self.groups) == 2 and self.criterion.is_simple
+
+    def _inner(self, tolerance: float, alpha: float) -> float:
+        counts = tuple(self.criterion.eligible_counts(self.cells).tolist())
+        return certificates.inner_tolerance(counts, tolerance, alpha, self.points.n_declared)
+
+    # ---- refusals ------------------------------------------------------------------------------
+
+    def smallest(self, theorem: int, alpha: float) -> float:
+        """Return about the smallest tolerance that is certified at this level; inf if none is.
+
+        It is rounded up to four digits.
+        """
+        key = theorem, alpha
+        if key not in self._smallest:
+            low, high = 0, round(1 / RESOLUTION)
+            if not self._is_certified(1.0, theorem, alpha):
+                self._smallest[key] = math.inf
+                return math.inf
+            while high - low > 1:
+                middle = (low + high) // 2
+                enough = self._is_certified(middle * RESOLUTION, theorem, alpha)
+                low, high = (low, middle) if enough else (middle, high)
+            self._smallest[key] = high * RESOLUTION
+        return self._smallest[key]
+
+    def _is_certified(self, tolerance: float, theorem: int, alpha: float) -> bool:
+        if theorem == 1 and not isinstance(self.points, ThresholdPath):
+            inner = np.array([self._inner(tolerance, alpha)])
+            return bool(self.points.find_certifiable(inner)[1][0])
+        if theorem in (1, 5):
+            rules = self._rules(tolerance, theorem)
+            first = None if rules is None else rules.take(1)
+            return self._walk(first, tolerance, theorem, alpha)[0] > 0
+        if theorem == 2:
+            inner = np.array([max(tolerance - self._band_margin(alpha), 0.0)])
+            table, feasible = self.points.choose(inner)
+            return bool(feasible[0] and self._bounds(table, alpha)[0] <= tolerance)
+        margin = simultaneous_margin(self.points, self.criterion, self.cells, alpha)
+        inner = np.array([tolerance - margin])
+        if self._has_exact_tails:
+            inner = np.maximum(inner, self._inner(tolerance, alpha))
+        return bool(self.points.find_certifiable(inner)[1][0])
+
+    def _refusal(
+        self,
+        tolerance: float,
+        confidence: float,
+        theorem: int,
+        level: float,
+        failure: Failure | None,
+    ) -> CannotCertifyError:
+        """Return an error that names the group that is too small, and what would be enough."""
+        smallest = self.smallest(theorem, level)
+        eligible = self.criterion.eligible_counts(self.cells)
+        least = self._least_gap(theorem)
+        place = int(np.argmin(eligible))
+        if failure is not None:
+            place = min(failure.groups, key=lambda a: int(eligible[a]))
+        group, rows, n_rows = self.groups[place], int(eligible[place]), int(self.cells.sum())
+        tied = theorem == 3 or least > 2.0 / max(float(eligible.min()), 1.0)
+        room = tolerance - least if tied else tolerance
+        margin = smallest - least
+        needed = certificates.rows_needed(n_rows, margin, room)
+        of_group = certificates.rows_needed(rows, margin, room)
+        others = np.delete(eligible, place)
+        if of_group is not None and len(others):  # the other groups keep their rows
+            of_group = _rows_of_one(rows, float(others.max()), of_group)
+        possible = f"tolerances down to {smallest:.4f}" if smallest <= 1 else "no tolerance"
+        if needed is None:
+            more = f"no sample size is enough for {tolerance:g}"
+            if tied:
+                more += " with these settings" if theorem == 3 else " with scores that tie so often"
+        else:
+            more = f"about {needed:,} calibration rows like these are enough for {tolerance:g}"
+            if of_group is not None and len(self.groups) > 1:
+                more += f", or about {of_group:,} of group {group!r}"
+        kind = "rows" if rows == int(self.cells.sum(axis=0)[place]) else "eligible rows"
+        return CannotCertifyError(
+            f"`tolerance={tolerance:g}` can't be certified with confidence {confidence:g}: "
+            f"{n_rows:,} calibration rows (group {group!r} has {rows:,} {kind}; smallest gap "
+            f"{least:.4g}) can certify {possible}; {more}.",
+            smallest_tolerance=smallest if smallest < 1 else None,
+            rows_needed=needed,
+            group=group,
+            group_rows=rows,
+            group_rows_needed=of_group,
+        )
+
+    def _least_gap(self, theorem: int) -> float:
+        if theorem == 3:
+            return float(self.points.gap[self.points.certifiable].min(initial=1.0))
+        return float(self.points.gap.min())
 
 
-def _refusal(
-    points: OperatingPoints,
-    counts: Counts,
-    eligible: Counts,
-    tolerance: float,
-    confidence: float,
-    level: float | None,
-    margin: float,
-) -> CannotCertifyError:
-    """Return an error with the tolerance that can be certified, and the rows that are needed."""
-    n_rows, n_declared = int(counts.sum()), points.n_declared
-    certain = float(points.gap[points.certifiable].min(initial=1.0))
-    least = float(points.gap.min()) if n_declared is None else certain
-    smallest = math.inf
-    if level is None or n_declared is not None:
-        resolution = certificates.RESOLUTION
-        smallest = math.ceil((least + margin) / resolution) * resolution
-    if level is not None:
-        pair = tuple(eligible.tolist())
-        exact = certificates.smallest_tolerance(pair, level, certain, n_declared)
-        smallest = min(smallest, exact)
-        margin = smallest - certain
-    is_family = n_declared is not None
-    tied = is_family or least > 2.0 / float(eligible.min())  # more rows don't make it smaller
-    room = tolerance - least if tied else tolerance
-    needed = certificates.rows_needed(n_rows, margin, room)
-    possible = f"tolerances down to {smallest:.4f}" if smallest <= 1 else "no tolerance"
-    if needed is not None:
-        more = f"about {needed:,} calibration rows like these are enough for {tolerance:g}"
-    else:
-        more = f"no sample size is enough for {tolerance:g}"
-        if tied:
-            more += " with these settings" if is_family else " with scores that have so many ties"
-    return CannotCertifyError(
-        f"`tolerance={tolerance:g}` can't be certified with confidence {confidence:g}: {n_rows:,} "
-        f"calibration rows (smallest gap {least:.4g}) can certify {possible}; {more}.",
-        smallest_tolerance=smallest if smallest <= 1 else None,
-        rows_needed=needed,
+def _rows_of_one(rows: int, others: float, together: int) -> int | None:
+    """Return the rows that one group needs if another keeps its rows; None if none are enough.
+
+    ``together`` is what it needs if both grow in proportion, so that ``1/m + 1/m'`` shrinks enough.
+    """
+    wanted = (1 / rows + 1 / others) * rows / together - 1 / others
+    if wanted <= 0 or 1 / wanted > 1e9:
+        return None
+    return math.ceil(1 / wanted)
+
+
+def _join(tables: Sequence[PointTable], cells: Counts, n_groups: int) -> PointTable:
+    """Return the points of several tables."""
+    read = [table.read(np.arange(len(table))) for table in tables]
+    return PointTable(
+        np.concatenate([np.empty(0), *(table.setting for table in tables)]),
+        np.concatenate([np.empty(0), *(table.gap for table in tables)]),
+        np.ones(sum(map(len, tables)), np.bool_),
+        np.concatenate([np.empty((0, n_groups)), *(thresholds for thresholds, _ in read)]),
+        np.concatenate([np.empty((0, *cells.shape), cells.dtype), *(s for _, s in read)]),
     )

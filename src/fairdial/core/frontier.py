@@ -27,7 +27,7 @@ from fairdial._validation import (
     raise_nan,
 )
 from fairdial.core.bootstrap import resampled_accuracy
-from fairdial.core.certify import certify, simultaneous_margin
+from fairdial.core.certify import Certifier, find_theorem, simultaneous_margin
 from fairdial.core.criteria import Criterion
 from fairdial.core.decide import accuracy_of_counts, by_label, select, select_by_group
 from fairdial.core.lottery import hash_uniform
@@ -37,6 +37,7 @@ from fairdial.core.operating_points import OperatingPoints, PointTable
 from fairdial.core.pareto import pareto
 from fairdial.core.point import Point, Points, number_of_rows
 from fairdial.core.problem import Problem
+from fairdial.core.rule_sequences import Guide
 from fairdial.core.searched import SearchedPoints
 from fairdial.core.serialization import Certificate as Certificate
 from fairdial.core.serialization import read_frontier, write_frontier
@@ -81,6 +82,8 @@ class Frontier:
     certificate : {"declared", "simultaneous", "finite", "weighted", "none"}
         The strongest statement about new rows that the calibration rows support; "finite" is that
         of a model family. There is none for weighted rows.
+    guide : Guide or None
+        Rules found on other rows, which certificates test (:meth:`guided_by`).
 
     Examples
     --------
@@ -100,6 +103,7 @@ class Frontier:
     groups: tuple[Hashable, ...]
     cells: Counts
     certificate: Certificate = "declared"
+    guide: Guide | None = None
 
     rows = renamed("rows", "counts")
     measured = renamed("measured", "is_family")
@@ -186,8 +190,26 @@ class Frontier:
     @property
     def needs_declared_tolerance(self) -> bool:
         """Whether ``confidence`` without ``simultaneous`` assumes a tolerance chosen in advance."""
-        path = self.problem.uses_path and len(self.groups) == 2
-        return self.certificate == "declared" and path
+        return self._theorem(simultaneous=False) in (1, 5)
+
+    def _theorem(self, *, simultaneous: bool) -> int:
+        """Return the theorem of a certificate, by a rule that doesn't depend on counts."""
+        simultaneous |= self.certificate != "declared"
+        return find_theorem(self.points, self.problem, len(self.groups), simultaneous=simultaneous)
+
+    @property
+    def can_certify(self) -> bool:
+        """Whether the calibration rows support statements about new rows at all."""
+        if self.problem.randomize is not None or self.certificate in ("weighted", "none"):
+            return False
+        theorem, demands = self._theorem(simultaneous=False), self.criterion.demands
+        if theorem == 3:
+            return all(demand.is_certifiable for demand in demands)
+        return theorem != 2 or all(demand.rate.direction for demand in demands)
+
+    @cached_property
+    def _certifier(self) -> Certifier:
+        return Certifier(self.points, self.problem, self.cells, self.groups, self.guide)
 
     # ---- the dial ------------------------------------------------------------------------------
 
@@ -220,7 +242,7 @@ class Frontier:
             several tolerances hold together.
         simultaneous : bool
             Make the statement for the whole dial at once, so that the tolerance may be chosen
-            after looking. Always so for more than two groups and for a model family.
+            after looking. Always so for a model family and for recalibrated scores.
 
         Raises
         ------
@@ -352,12 +374,15 @@ class Frontier:
 
     def _certified(self, tolerance: Floats, confidence: float, simultaneous: bool) -> Points:
         self._refuse_seen_rows()
-        declared = self.needs_declared_tolerance and not simultaneous
-        problem = self.points, self.criterion, self.cells
-        table, bound = certify(*problem, tolerance, confidence, declared=declared)
-        points = self._points(tolerance, table, np.ones(len(table), np.bool_))
+        simultaneous |= self.certificate != "declared"
+        found = self._certifier.certify(tolerance, confidence, simultaneous=simultaneous)
+        points = self._points(tolerance, found.table, np.ones(len(found.table), np.bool_))
         return replace(
-            points, confidence=confidence, certified_gap=bound, simultaneous=not declared
+            points,
+            confidence=confidence,
+            certified_gap=found.bound,
+            simultaneous=found.theorem in (2, 3),
+            theorem=found.theorem,
         )
 
     def least_disparity(self, *, accuracy: float) -> Point:
@@ -494,6 +519,40 @@ class Frontier:
 
     # ---- other frontiers -----------------------------------------------------------------------
 
+    def guided_by(self, other: Frontier) -> Frontier:
+        """Return the frontier with certificates for the rules of another one.
+
+        With more than two groups, or several rates, a certificate tests rules that were found on
+        rows that are independent of the testing rows. By default a part of the calibration rows
+        finds them.
+        If there are independent rows, such as the training rows, their frontier can find them, and
+        all calibration rows test: small groups need this.
+
+        Parameters
+        ----------
+        other : Frontier
+            The frontier of the same score on rows that are independent of these ones. Rules that
+            don't fit the score are safe, but certify less.
+
+        Examples
+        --------
+        >>> from fairdial import sweep
+        >>> from fairdial.datasets import make_gaussian
+        >>> train, held = make_gaussian(20_000, random_state=0).split(random_state=0)
+        >>> odds = "equalized_odds"
+        >>> other = sweep(train.logits, train.groups, train.y, criterion=odds)
+        >>> frontier = sweep(held.logits, held.groups, held.y, criterion=odds)
+        >>> frontier.guided_by(other).at(0.1, confidence=0.95).theorem
+        5
+        """
+        if self.is_family or other.is_family or other.problem.randomize is not None:
+            raise InvalidInputError(
+                "other", "be a frontier of thresholds of one score, without a lottery"
+            )
+        if other.groups != self.groups or other.criterion != self.criterion:
+            raise InvalidInputError("other", "have the same groups and criterion")
+        return replace(self, guide=Guide.from_points(other.points))
+
     def thin(self, k: int) -> Frontier:
         """Keep at most ``k`` points, evenly spaced in gap, with the first and the last.
 
@@ -575,7 +634,8 @@ class Frontier:
 
     def to_json(self) -> str:
         """Return the frontier as JSON; :meth:`from_json` restores it to the last bit."""
-        return write_frontier(self.points, self.problem, self.groups, self.cells, self.certificate)
+        parts = self.points, self.problem, self.groups, self.cells, self.certificate, self.guide
+        return write_frontier(*parts)
 
     @classmethod
     def from_json(cls, text: str) -> Frontier:

@@ -71,6 +71,8 @@ class Point:
         Upper bound on the gap on new rows, at that confidence.
     simultaneous : bool
         Whether the bound also holds for a tolerance chosen after looking at the results.
+    theorem : int or None
+        The theorem of ``docs/confidence.md`` that the bound follows from.
     is_family : bool
         Whether the point is a model of a family rather than thresholds of one score.
     weighted : bool
@@ -100,6 +102,7 @@ class Point:
     confidence: float | None = None
     certified_gap: float | None = None
     simultaneous: bool = False
+    theorem: int | None = None
     is_family: bool = False
     weighted: bool = False
 
@@ -283,7 +286,7 @@ class Point:
             )
             return (
                 f"With confidence {self.confidence:g} the gap on new rows is at most "
-                f"{self.certified_gap:.4f}, {when}"
+                f"{self.certified_gap:.4f} (theorem {self.theorem}), {when}"
             )
         if self.lottery is not None:
             return "A lottery decides, so the tolerance holds in expectation."
@@ -292,9 +295,9 @@ class Point:
         else:  # the dial moved the gap just below the tolerance
             risk = "On new rows the gap exceeds the tolerance about half the time"
             risk += ", and more often with more groups" if len(self.groups) > 2 else ""
-        certifiable = not self.weighted and all(
-            demand.is_certifiable for demand in self.criterion.demands
-        )
+        demands = self.criterion.demands
+        simple = not self.is_family or all(demand.is_certifiable for demand in demands)
+        certifiable = simple and not self.weighted
         return f"{risk}; `confidence` gives a bound." if certifiable else f"{risk}."
 
 
@@ -327,6 +330,7 @@ class Points(Sequence[Point]):
     confidence: float | None = None
     certified_gap: Floats | None = None
     simultaneous: bool = False
+    theorem: int | None = None
     is_family: bool = False
     weighted: bool = False
 
@@ -390,6 +394,7 @@ class Points(Sequence[Point]):
             confidence=self.confidence,
             certified_gap=None if self.certified_gap is None else float(self.certified_gap[i]),
             simultaneous=self.simultaneous,
+            theorem=self.theorem,
             is_family=self.is_family,
             weighted=self.weighted,
         )

@@ -19,13 +19,14 @@ from fairdial.core.group_scores import GroupScores, total_counts
 from fairdial.core.nested import NestedPoints
 from fairdial.core.operating_points import ModelFamily, OperatingPoints, PointTable
 from fairdial.core.problem import Problem, problem_from_dict, problem_to_dict
+from fairdial.core.rule_sequences import Guide
 from fairdial.core.searched import SearchedPoints
 from fairdial.core.threshold_path import ThresholdPath
 from fairdial.errors import InvalidInputError
 
 FORMAT = 2
 Certificate = Literal["declared", "simultaneous", "finite", "weighted", "none"]
-Parts = tuple[OperatingPoints, Problem, tuple[Hashable, ...], Counts, Certificate]
+Parts = tuple[OperatingPoints, Problem, tuple[Hashable, ...], Counts, Certificate, Guide | None]
 
 DTYPES: dict[str, Dtype] = {name: np.dtype(name) for name in ("float32", "float64")}
 
@@ -36,6 +37,7 @@ def write_frontier(
     groups: tuple[Hashable, ...],
     cells: Counts,
     certificate: Certificate,
+    guide: Guide | None = None,
 ) -> str:
     """Return the parts of a frontier as JSON; version 1 is enough for what version 0.2 knew."""
     described = problem_to_dict(problem)
@@ -48,6 +50,7 @@ def write_frontier(
         "rows": cells.tolist(),
         "certificate": certificate,
         **points_to_dict(points),
+        **guide_to_dict(guide),
     }
     return json.dumps(data, allow_nan=False)
 
@@ -94,7 +97,28 @@ def frontier_parts(data: dict[str, Any]) -> Parts:
             f"have a certificate among {', '.join(known)}",
             given=repr(data["certificate"]),
         )
-    return points, problem, groups, cells, data["certificate"]
+    guide = _read_guide(data.get("guide"), len(groups))
+    return points, problem, groups, cells, data["certificate"], guide
+
+
+def guide_to_dict(guide: Guide | None) -> dict[str, Any]:
+    """Return a guide as JSON data; nothing if there is none."""
+    if guide is None:
+        return {}
+    thresholds = [_numbers(line) for line in guide.thresholds]
+    return {"guide": {"gap": guide.gap.tolist(), "thresholds": thresholds}}
+
+
+def _read_guide(data: Any, n_groups: int) -> Guide | None:
+    if data is None:
+        return None
+    gap = np.array(data["gap"], np.float64)
+    thresholds = np.array(data["thresholds"], np.float64)
+    if not len(gap) or thresholds.shape != (len(gap), n_groups):
+        raise ValueError("the guide's rules don't match the groups")
+    if np.isnan(thresholds).any() or not np.all(np.diff(gap) >= 0):
+        raise ValueError("the guide's rules aren't in ascending order")
+    return Guide(gap, thresholds)
 
 
 def read_counts(data: Any) -> Counts:

@@ -1,0 +1,192 @@
+"""Laws of scores in any number of groups, whose population rates are known in closed form."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from time import process_time
+
+import numpy as np
+from common import Floats, Integers
+from scipy.special import ndtr
+
+from fairdial import CannotCertifyError, criterion, sweep
+
+CONFIDENCE = 0.95
+STEP, END = 0.5, 1.0  # of rounded scores, and of clipped ones
+SEPARATION = 1.2  # half the distance between the means of the two labels
+
+
+@dataclass(frozen=True)
+class GroupLaw:
+    """Normal scores by group and label, as they are, rounded, or clipped.
+
+    Attributes
+    ----------
+    sizes : tuple of int
+        Calibration rows of each group.
+    shifts : tuple of float
+        Shift of each group's scores.
+    base : float
+        Share of positive labels.
+    scores : {"continuous", "tied", "saturated"}
+        What is done to the scores.
+    """
+
+    name: str
+    sizes: tuple[int, ...]
+    shifts: tuple[float, ...]
+    base: float = 0.5
+    scores: str = "continuous"
+
+    def draw(self, rng: np.random.Generator, times: int = 1) -> tuple[Floats, Integers, Integers]:
+        """Draw scores, groups and labels."""
+        groups = np.repeat(np.arange(len(self.sizes)), np.array(self.sizes) * times)
+        y = (rng.random(len(groups)) < self.base).astype(np.int64)
+        mean = np.take(self.shifts, groups) + SEPARATION * (2 * y - 1)
+        return self.change(rng.normal(mean, 1.5)), groups, y
+
+    def change(self, scores: Floats) -> Floats:
+        """Round or clip scores."""
+        if self.scores == "tied":
+            return np.round(scores / STEP) * STEP
+        return np.clip(scores, -END, END) if self.scores == "saturated" else scores
+
+    def above(self, thresholds: Floats) -> Floats:
+        """Return the unchanged scores above which rows are selected."""
+        if self.scores == "tied":
+            return (np.floor(thresholds / STEP) + 1) * STEP - STEP / 2
+        if self.scores == "saturated":
+            inside = np.where(thresholds < -END, -np.inf, thresholds)
+            return np.where(thresholds >= END, np.inf, inside)
+        return thresholds
+
+    def gap(self, name: str, thresholds: Floats) -> float:
+        """Return the population gap of thresholds, (K,), for a criterion."""
+        kind, limit = criterion(name), self.above(thresholds)
+        shifts = np.array(self.shifts)
+        rates = [ndtr((shifts + s * SEPARATION - limit) / 1.5) for s in (-1, 1)]
+        cells = np.array([1 - self.base, self.base])[:, None] * np.ones(len(shifts))
+        return float(kind.gap_of(cells * np.array(rates), cells))
+
+
+def spread(n_groups: int, width: float) -> tuple[float, ...]:
+    """Return evenly spaced shifts."""
+    return tuple(np.linspace(-width, 0.0, n_groups).tolist())
+
+
+FIVE = (157, 236, 95, 3353, 162)  # as many as Law School's races
+FIVE_SHIFTS = (1.9, 2.5, 1.5, 6.0, 1.7)  # selection rates from about 0.75 to 1
+
+
+def laws() -> Iterator[tuple[GroupLaw, str, float]]:
+    """Yield laws with a criterion and a tolerance each."""
+    for n_groups, rows in ((2, 400), (3, 400), (5, 400), (10, 400), (30, 300)):
+        law = GroupLaw(f"{n_groups} groups", (rows,) * n_groups, spread(n_groups, 1.0))
+        yield law, "demographic_parity", 0.15 if n_groups < 10 else 0.22
+    three = GroupLaw("3 groups", (800, 700, 900), spread(3, 0.8))
+    for name, tolerance in (
+        ("equal_opportunity", 0.15),
+        ("equalized_odds", 0.2),
+        ("accuracy_parity", 0.08),
+        ("predictive_parity", 0.15),
+        ("demographic_parity_ratio", 0.3),
+        ("demographic_parity+true_positive_rate>=0.6", 0.15),
+    ):
+        yield three, name, tolerance
+    sizes = (500, 400, 450)
+    yield GroupLaw("tied scores", sizes, spread(3, 1.0), scores="tied"), "demographic_parity", 0.2
+    law = GroupLaw("saturated scores", sizes, spread(3, 1.0), scores="saturated")
+    yield law, "demographic_parity", 0.2
+    law = GroupLaw("sizes 1:100", (60, 6000, 600), spread(3, 1.0))
+    yield law, "demographic_parity", 0.2
+    yield GroupLaw("rates near 0", sizes, (-3.5, -3.0, -4.0), 0.2), "demographic_parity", 0.05
+    yield GroupLaw("rates near 1", sizes, (3.5, 3.0, 4.0), 0.8), "demographic_parity", 0.05
+    law = GroupLaw("two groups, rates near 0.2", (500, 500), (-2.6, -2.0), 0.4)
+    yield law, "demographic_parity", 0.10
+    law = GroupLaw("near the unconstrained gap", (2000, 2000, 2000), spread(3, 0.5))
+    yield law, "demographic_parity", law.gap("demographic_parity", np.zeros(3)) - 0.005
+
+
+@dataclass
+class Tally:
+    """What certificates did over draws."""
+
+    wrong: int = 0
+    certified: int = 0
+    gaps: list[float] = field(default_factory=list)
+    theorems: set[int] = field(default_factory=set)
+    seconds: list[float] = field(default_factory=list)
+
+
+def run_law(
+    law: GroupLaw, name: str, tolerance: float, draws: int, seed: int, *, guided: bool = False
+) -> Tally:
+    """Certify a declared tolerance on draws of calibration rows."""
+    tally = Tally()
+    for i in range(draws):
+        rng = np.random.default_rng([seed, i])
+        frontier = sweep(*law.draw(rng), criterion=name)
+        if guided:
+            frontier = frontier.guided_by(sweep(*law.draw(rng, 3), criterion=name))
+        start = process_time()
+        try:
+            point = frontier.at(tolerance, confidence=CONFIDENCE)
+        except CannotCertifyError:
+            continue
+        tally.seconds.append(process_time() - start)
+        gap = law.gap(name, point.thresholds)
+        tally.certified += 1
+        tally.wrong += gap > tolerance
+        tally.gaps.append(gap)
+        tally.theorems.add(int(point.theorem or 0))
+    return tally
+
+
+def cells(tally: Tally, draws: int) -> list[str]:
+    """Return the columns of a table."""
+    mean = f"{np.mean(tally.gaps):.4f}" if tally.gaps else "-"
+    used = ", ".join(map(str, sorted(tally.theorems))) or "-"
+    return [f"{tally.certified / draws:.1%}", f"{tally.wrong / draws:.1%}", mean, used]
+
+
+def law_lines(draws: int, seed: int) -> Iterator[list[str]]:
+    """Yield one line per law: how often it is certified, and certified and wrong."""
+    for law, name, tolerance in laws():
+        tally = run_law(law, name, tolerance, draws, seed)
+        yield [law.name, name, f"{tolerance:.3f}", *cells(tally, draws)]
+
+
+def five_lines(draws: int, seed: int, tolerances: Sequence[float]) -> Iterator[list[str]]:
+    """Yield the power of five groups of very different sizes, with and without a guide."""
+    law = GroupLaw("five groups", FIVE, FIVE_SHIFTS)
+    for guided in (True, False):
+        for tolerance in tolerances:
+            tally = run_law(law, "demographic_parity", tolerance, draws, seed, guided=guided)
+            rows = "three times as many others" if guided else "30% of the rows"
+            yield [rows, f"{tolerance:.2f}", *cells(tally, draws)]
+
+
+def margin_lines() -> Iterator[list[str]]:
+    """Yield how far below a tolerance of 0.05 the measured gap must be at rates near 0.2."""
+    from fairdial.core.certificates import inner_tolerance
+    from fairdial.core.pairwise import Pair, rejects_pair
+
+    for rows in (500, 5_000, 50_000):
+        lowest, low, high = round(0.2 * rows), 0, round(0.25 * rows)
+        while high - low > 1:
+            middle = (low + high) // 2
+            enough = rejects_pair(Pair(middle, rows, lowest, rows, 0.05), 0.05)
+            low, high = (middle, high) if enough else (low, middle)
+        old = 0.1 - inner_tolerance((rows, rows), 0.1, 0.05)
+        yield [f"{rows:,}", f"{0.05 - (low - lowest) / rows:.4f}", f"{old:.4f}"]
+
+
+def timing_lines(seed: int) -> Iterator[list[str]]:
+    """Yield the processor time of a certified tolerance, with and without the split."""
+    law = GroupLaw("", (5_000,) * 10, spread(10, 0.6))
+    frontier = sweep(*law.draw(np.random.default_rng(seed)))
+    for what, tolerance in (("first", 0.1), ("next", 0.12)):
+        start = process_time()
+        point = frontier.at(tolerance, confidence=CONFIDENCE)
+        yield [what, f"{1000 * (process_time() - start):.0f} ms", f"{point.gap:.4f}"]
