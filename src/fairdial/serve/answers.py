@@ -174,7 +174,7 @@ class ObservedGroup(BaseModel):
 
 
 class ObservedGap(BaseModel):
-    """The gap between selection rates, with its confidence interval."""
+    """The gap between selection rates, with an interval that holds at all times together."""
 
     gap: float
     low: float
@@ -188,9 +188,32 @@ class ObservedDemand(BaseModel):
     demand: str
     rows: int = Field(description="Eligible rows, of those with a label if the rate needs one.")
     gap: float | None = Field(description="Null where a group has no eligible rows.")
-    low: float | None = Field(description="Confidence interval, for differences of rates.")
+    low: float | None = Field(
+        description="Confidence sequence, for differences of rates: it holds at all times together."
+    )
     high: float | None
     confidence: float
+
+
+class WatchedDemand(BaseModel):
+    """Evidence that one demand's gap is above the tolerance, since the dial last changed."""
+
+    demand: str
+    rows: int = Field(description="Eligible rows that were compared.")
+    evidence: float = Field(description="The average fortune of the gamblers, who start with 1.")
+    largest: float = Field(description="The largest evidence so far.")
+    needed: float = Field(description="Evidence that raises an alarm.")
+    alarm: int | None = Field(description="Number of the row that raised the alarm.")
+
+
+class Watched(BaseModel):
+    """Evidence that may be looked at any time."""
+
+    alarm: bool
+    false_alarms: float = Field(
+        description="Probability of an alarm at any time if the gap is always within the tolerance."
+    )
+    demands: list[WatchedDemand]
 
 
 class Drift(BaseModel):
@@ -225,6 +248,7 @@ class ObserveAnswer(BaseModel):
         description="The gap between selection rates, if the criterion is demographic parity."
     )
     demands: list[ObservedDemand]
+    watch: Watched
     drift: Drift | None
     proposal: Proposal | None
     notes: list[str] = Field(description="What is missing, and why.")

@@ -5,14 +5,10 @@ from __future__ import annotations
 import copy
 import threading
 import warnings
-from collections.abc import Callable, Hashable, Sequence
-from functools import partial
-from types import SimpleNamespace
+from collections.abc import Hashable, Sequence
 from typing import Any
 
 import numpy as np
-from sklearn.compose import ColumnTransformer
-from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
 
 from fairdial._arrays import Codes, Floats, Indices
@@ -23,18 +19,23 @@ from fairdial.core.serialization import json_name
 from fairdial.errors import FairdialWarning, InvalidInputError
 from fairdial.estimators.base import DialClassifier
 from fairdial.estimators.families import Family, FamilyClassifier
+from fairdial.estimators.plain import PlainScorer
 from fairdial.estimators.scorers import AveragedScorer, SklearnScorer
 from fairdial.estimators.thresholds import ThresholdClassifier
-from fairdial.serve.record_encoders import RecordEncoder, TreeRecordEncoder
+from fairdial.io.save import plain_of
+from fairdial.serve.record_encoders import RecordEncoder
 from fairdial.serve.records import (
     BadRowError,
     Layout,
+    blocks_layout,
     encoder_layout,
     make_table,
     shorten,
     table_layout,
 )
 from fairdial.tables.encoder import TableEncoder
+from fairdial.tables.inputs import Number
+from fairdial.tables.plan import Categorical, Numeric
 
 CACHE_SIZE = 1024  # operating points
 _LOCK = threading.Lock()  # warning filters belong to the process
@@ -187,7 +188,7 @@ class Decider:
         try:
             return np.asarray(self._model._score(rows, codes), np.float64)
         except (TypeError, ValueError) as error:
-            if self._takes_records:
+            if self._takes_records and not isinstance(error, InvalidInputError):
                 raise
             raise BadRowError(
                 "features",
@@ -227,8 +228,8 @@ def _for_records(model: Model) -> tuple[Layout, Model, bool]:
     If so, the model is a copy whose encoders take records; otherwise rows must become tables.
     """
     scorer: Any = model.scorer_
-    if isinstance(scorer, (SklearnScorer, AveragedScorer)):
-        layout, scorer = _for_pipelines(model, scorer)
+    if isinstance(scorer, (PlainScorer, SklearnScorer, AveragedScorer)):
+        layout, scorer = _for_plain(model)
     elif type(encoder := getattr(model, "encoder_", None)) is TableEncoder:
         from fairdial.nn.quick import replace_encoder  # needs torch, as the model does
 
@@ -242,30 +243,21 @@ def _for_records(model: Model) -> tuple[Layout, Model, bool]:
     return layout, served, True
 
 
-def _for_pipelines(
-    model: Model, scorer: SklearnScorer | AveragedScorer
-) -> tuple[Layout, SklearnScorer | AveragedScorer | None]:
-    """Return the layout of rows, and a scorer whose pipelines take records; None if they can't."""
-    parts: list[Any] = scorer.scorers if isinstance(scorer, AveragedScorer) else [scorer]
-    pipelines = [e for part in parts for e in getattr(part, "estimators", [None])]
-    first = {type(p[0]) if type(p) is Pipeline and len(p) > 1 else None for p in pipelines}
-    make: Callable[[Any], RecordEncoder | TreeRecordEncoder | None]
-    if first == {TableEncoder}:
-        layout, make = encoder_layout(pipelines[0][0]), RecordEncoder
-    else:
-        layout = _table_layout(model)
-        if first != {ColumnTransformer}:
-            return layout, None
-        make = partial(TreeRecordEncoder.make, layout=layout)
-    replaced = []
-    for part in parts:
-        encoders = [make(p[0]) for p in part.estimators]
-        if None in encoders:
-            return layout, None
-        pairs = zip(part.estimators, encoders, strict=True)
-        estimators = [_without_encoder(p, encoder, part.method) for p, encoder in pairs]
-        replaced.append(SklearnScorer(estimators, positive=part.positive, method=part.method))
-    return layout, AveragedScorer(replaced) if isinstance(scorer, AveragedScorer) else replaced[0]
+def _for_plain(model: Model) -> tuple[Layout, PlainScorer | AveragedScorer | None]:
+    """Return the layout of rows, and a plain scorer that takes records; None if there is none."""
+    plain = plain_of(model)
+    parts: list[Any] = plain.scorers if isinstance(plain, AveragedScorer) else [plain]
+    if not all(isinstance(part, PlainScorer) for part in parts):
+        return _table_layout(model), None
+    inputs = [one.inputs for part in parts for one in part.models]
+    encoded = all(isinstance(b, (Numeric, Categorical)) for each in inputs for b in each.blocks)
+    layout = blocks_layout(inputs[0]) if encoded else _table_layout(model)
+    kinds = {column.name: column.kind for column in layout.columns}
+    for block in (block for each in inputs for block in each.blocks):
+        if isinstance(block, (Number, Numeric)) and kinds[block.name] != "number":
+            return layout, None  # numbers in a column of objects
+    scorers = [PlainScorer(part.models, records=True) for part in parts]
+    return layout, AveragedScorer(scorers) if isinstance(plain, AveragedScorer) else scorers[0]
 
 
 def _table_layout(model: Model) -> Layout:
@@ -277,12 +269,3 @@ def _table_layout(model: Model) -> Layout:
     names = getattr(model, "feature_names_in_", None)
     dtypes = getattr(model, "feature_dtypes_", None)
     return table_layout(None if names is None else names.tolist(), int(count), dtypes)
-
-
-def _without_encoder(pipeline: Pipeline, encoder: Any, method: str) -> SimpleNamespace:
-    """Return an object with one method of a pipeline; a Pipeline takes far longer."""
-    rest = pipeline[1:]
-    score = getattr(rest[0] if len(rest) == 1 else rest, method)
-    return SimpleNamespace(
-        classes_=pipeline.classes_, **{method: lambda rows: score(encoder.transform(rows))}
-    )

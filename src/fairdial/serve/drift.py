@@ -1,12 +1,9 @@
-"""Statistics of unlabeled scores: rates with intervals, drift, and new thresholds.
+"""Statistics of unlabeled scores: drift, and new thresholds.
 
 Scores are stored as counts in bins that are closed above, so the number of scores above a bin edge
 is exact, and no row is stored.
 
-*Interval of the gap*: :func:`fairdial.core.certificates.gap_interval`, from exact (Clopper-Pearson)
-intervals of the groups' selection rates that hold jointly (:func:`rate_intervals`). It covers the
-gap of the population that the rows were drawn from with at least the stated confidence, for one
-look at a number of rows that was not chosen by looking.
+*Intervals of rates and of the gap*: :mod:`fairdial.core.anytime`. They hold at all times together.
 
 *Drift*: the largest difference between the distribution of a group's scores and that of its
 calibration rows is compared with a bound from the Dvoretzky-Kiefer-Wolfowitz-Massart inequality for
@@ -24,7 +21,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from fairdial._arrays import Codes, Counts, Floats, Indices
-from fairdial.core.certificates import rate_interval
 from fairdial.core.criteria import Criterion
 from fairdial.core.frontier import Frontier
 from fairdial.core.group_scores import GroupScores, total_counts
@@ -72,23 +68,6 @@ def calibration_bins(frontier: Frontier) -> Counts | None:
         for group in points.group_scores
     ]
     return np.array(counts).astype(np.int64)  # (K, BINS)
-
-
-def rate_intervals(selected: Counts, rows: Counts, confidence: float) -> tuple[Floats, Floats]:
-    """Return the ends of exact intervals of the groups' rates that hold jointly.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from fairdial.serve.drift import rate_intervals
-    >>> low, high = rate_intervals(np.array([0, 30]), np.array([10, 100]), 0.9)
-    >>> low.round(3), high.round(3)
-    (array([0.   , 0.212]), array([0.308, 0.4  ]))
-    """
-    level = 1.0 - (1.0 - confidence) / len(rows)
-    counts = zip(selected.tolist(), rows.tolist(), strict=True)
-    low, high = np.array([rate_interval(k, n, level) for k, n in counts]).T
-    return low, high
 
 
 @dataclass(frozen=True)

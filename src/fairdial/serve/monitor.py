@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from fractions import Fraction
@@ -10,8 +11,9 @@ import numpy as np
 from prometheus_client.core import GaugeMetricFamily
 
 from fairdial._arrays import Codes, Counts, Floats, Mask
-from fairdial.core.certificates import gap_interval
+from fairdial.core.anytime import Watch, gap_sequence, rate_sequence
 from fairdial.core.decide import select
+from fairdial.core.demands import Demand
 from fairdial.core.point import Point
 from fairdial.errors import CannotCertifyError
 from fairdial.serve import drift
@@ -61,19 +63,23 @@ class Monitor:
         if request.rows is not None:
             given = [row.label for row in request.rows]
         n_groups = len(self.decider.groups)
+        labels = self._label_codes(given, codes)
+
+        def watch(state: str | None) -> str:
+            return self._watch(state, point.tolerance, codes, selected, labels)
+
         self.observations.add(
             np.bincount(codes, minlength=n_groups),
             np.bincount(codes[selected], minlength=n_groups),
             version,
             None if scores is None else drift.bin_scores(scores, codes, n_groups),
             None if self._calibration is None else self._look,
-            self._by_label(given, codes, selected),
+            self._by_label(labels, codes, selected),
+            watch if self._watched_demands and n_groups > 1 else None,
         )
 
-    def _by_label(
-        self, given: Sequence[object] | None, codes: Codes, selected: Mask
-    ) -> tuple[Counts, Counts] | None:
-        """Return the rows that have a label, by label and group, and the selected ones."""
+    def _label_codes(self, given: Sequence[object] | None, codes: Codes) -> Codes | None:
+        """Return 0 or 1 for each row with a label and -1 for others, (n,); None without labels."""
         if given is None or all(label is None for label in given):
             return None
         if len(given) != len(codes):
@@ -85,13 +91,69 @@ class Monitor:
             raise RefusedError(
                 422, f"`label` must be one of the model's labels, {shorten(self.decider.labels)}."
             ) from None
-        kinds, n_groups = np.array(labels, np.intp), len(self.decider.groups)
+        return np.array(labels, np.intp)
+
+    def _by_label(
+        self, kinds: Codes | None, codes: Codes, selected: Mask
+    ) -> tuple[Counts, Counts] | None:
+        """Return the rows that have a label, by label and group, and the selected ones."""
+        if kinds is None:
+            return None
+        n_groups = len(self.decider.groups)
         cells = kinds * n_groups + codes
         counts = [
             np.bincount(cells[rows], minlength=2 * n_groups).reshape(2, n_groups)
             for rows in (kinds >= 0, (kinds >= 0) & selected)
         ]
         return counts[0], counts[1]
+
+    @property
+    def _watched_demands(self) -> list[Demand]:
+        """Differences of rates over all rows, or over rows with a label."""
+        demands = self.decider.frontier.criterion.demands
+        return [d for d in demands if d.is_certifiable and d.strata is None]
+
+    def _watches(self, state: str | None, tolerance: float) -> list[Watch]:
+        demands = self._watched_demands
+        if state is not None:
+            return [Watch.from_dict(data) for data in json.loads(state)]
+        alpha, size = drift.FALSE_ALARMS / max(len(demands), 1), len(self.decider.groups)
+        return [Watch(size, min(float(d.scale) * tolerance, 1.0), alpha) for d in demands]
+
+    def _watch(
+        self,
+        state: str | None,
+        tolerance: float,
+        codes: Codes,
+        selected: Mask,
+        labels: Codes | None,
+    ) -> str:
+        """Return the state of the watch after these rows."""
+        watches = self._watches(state, tolerance)
+        for demand, watch in zip(self._watched_demands, watches, strict=True):
+            if demand.rate.eligible is None:
+                watch.update(codes, selected)
+            elif labels is not None:
+                rows = labels == demand.rate.eligible
+                watch.update(codes[rows], selected[rows])
+        return json.dumps([watch.to_dict() for watch in watches])
+
+    def _watched(self, found: Observed, tolerance: float) -> dict[str, object]:
+        lines = []
+        watches = self._watches(found.watch, tolerance) if len(found.rows) > 1 else []
+        for demand, watch in zip(self._watched_demands, watches, strict=False):
+            lines.append(
+                {
+                    "demand": demand.name,
+                    "rows": watch.rows,
+                    "evidence": watch.evidence,
+                    "largest": watch.largest,
+                    "needed": 1.0 / watch.alpha,
+                    "alarm": watch.alarm,
+                }
+            )
+        alarm = any(line["alarm"] is not None for line in lines)
+        return {"alarm": alarm, "false_alarms": drift.FALSE_ALARMS, "demands": lines}
 
     def _from_scores(
         self, scores: Sequence[float], groups: Sequence[object] | None
@@ -126,7 +188,8 @@ class Monitor:
     def report(self, tolerance: float, confidence: float | None, version: int) -> dict[str, object]:
         """Return the observations as JSON data, with notes on what is missing and why."""
         found = self.observations.read(version)
-        low, high = drift.rate_intervals(found.selected, found.current, drift.LEVEL)
+        alpha = (1.0 - drift.LEVEL) / len(found.rows)
+        low, high = rate_sequence(found.selected, found.current, alpha)
         notes: list[str] = []
         return {
             "since": found.since,
@@ -148,6 +211,7 @@ class Monitor:
             ],
             "gap": self._gap(found, notes),
             "demands": self._demands(found),
+            "watch": self._watched(found, tolerance),
             "drift": self._drift(found, notes),
             "proposal": self._proposal(found, tolerance, confidence, notes),
             "notes": notes,
@@ -172,7 +236,7 @@ class Monitor:
             notes.append("the gap needs rows of every group since the dial last changed")
             return None
         rates = found.selected / found.current
-        low, high = gap_interval(found.selected.tolist(), found.current.tolist(), drift.LEVEL)
+        low, high = gap_sequence(found.selected.tolist(), found.current.tolist(), drift.LEVEL)
         gap = float(rates.max() - rates.min())
         return {"gap": gap, "low": low, "high": high, "confidence": drift.LEVEL}
 
@@ -195,7 +259,7 @@ class Monitor:
             plain = replace(demand, scale=Fraction(1))
             lines[-1]["gap"] = float(plain.gap_of(selected[None], all_rows[None]))
             if demand.spread == "difference" and demand.rate.fixed and len(under) > 1:
-                low, high = gap_interval(over.tolist(), under.tolist(), drift.LEVEL)
+                low, high = gap_sequence(over.tolist(), under.tolist(), drift.LEVEL)
                 lines[-1] |= {"low": low, "high": high}
         return lines
 
@@ -241,7 +305,7 @@ class Monitor:
             del proposal[name]
         return {**proposal, "confidence": confidence}
 
-    def gauges(self, version: int) -> Iterator[GaugeMetricFamily]:
+    def gauges(self, tolerance: float, version: int) -> Iterator[GaugeMetricFamily]:
         """Yield the metrics of the observations."""
         found = self.observations.read(version)
         rows = GaugeMetricFamily("fairdial_observed_rows", "Observed rows.", labels=["group"])
@@ -256,6 +320,25 @@ class Monitor:
                 ("fairdial_observed_gap_high", "Its upper bound.", gap["high"]),
             ):
                 yield GaugeMetricFamily(name, text, value=value)
+        evidence = GaugeMetricFamily(
+            "fairdial_gap_evidence",
+            "Evidence that the gap is above the tolerance.",
+            labels=["demand"],
+        )
+        alarm = GaugeMetricFamily(
+            "fairdial_gap_alarm",
+            "Whether the evidence ever reached what an alarm needs.",
+            labels=["demand"],
+        )
+        needed = GaugeMetricFamily(
+            "fairdial_gap_evidence_needed", "Evidence that raises an alarm.", labels=["demand"]
+        )
+        watches = self._watches(found.watch, tolerance) if len(found.rows) > 1 else []
+        for demand, watch in zip(self._watched_demands, watches, strict=False):
+            evidence.add_metric([demand.name], watch.evidence)
+            alarm.add_metric([demand.name], float(watch.alarm is not None))
+            needed.add_metric([demand.name], 1.0 / watch.alpha)
+        yield from (evidence, alarm, needed)
         if self._calibration is not None:
             yield GaugeMetricFamily(
                 "fairdial_drift_warning",

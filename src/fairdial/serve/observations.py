@@ -1,8 +1,8 @@
 """Counts of the rows that a server observed, in a SQLite file that its processes share.
 
 Stored by group: the number of rows, the number since the dial last changed and how many of those
-were selected, both also by label for rows that have one, and counts of scores in bins. The bins
-bound the size of the file.
+were selected, both also by label for rows that have one, counts of scores in bins, and what the
+watch of the gap remembers. Their size doesn't grow with the rows.
 """
 
 from __future__ import annotations
@@ -51,6 +51,7 @@ LABELED = """CREATE TABLE IF NOT EXISTS labeled (
         selected INTEGER NOT NULL,
         PRIMARY KEY (place, label)
     ) WITHOUT ROWID"""  # files of version 0.2 don't have it
+WATCH = "CREATE TABLE IF NOT EXISTS watch (state TEXT NOT NULL)"  # nor this one
 READ = """SELECT since, version, rows, current, selected, look, distance, bound, drift
     FROM about, groups ORDER BY place"""
 
@@ -78,6 +79,8 @@ class Observed:
         The last test of each group's scores for drift.
     drift : (K,) bool
         Whether any test found drift.
+    watch : str or None
+        State of the watch since the dial last changed.
     """
 
     since: str
@@ -88,6 +91,7 @@ class Observed:
     labeled_selected: Counts
     looks: list[Look | None]
     drift: Mask
+    watch: str | None
 
 
 class Observations:
@@ -112,6 +116,7 @@ class Observations:
             with transaction(self._file):
                 create_tables(self._file, APPLICATION, SCHEMA)
                 self._file.execute(LABELED)
+                self._file.execute(WATCH)
                 if self._file.execute("SELECT model FROM about").fetchall() != [(model,)]:
                     self._clear()
             self._file.execute("PRAGMA journal_mode = WAL")
@@ -121,7 +126,7 @@ class Observations:
             ) from error
 
     def _clear(self) -> None:
-        for table in ("about", "groups", "bins", "labeled"):
+        for table in ("about", "groups", "bins", "labeled", "watch"):
             self._file.execute(f"DELETE FROM {table}")
         now = datetime.now(UTC).isoformat(timespec="seconds")
         self._file.execute("INSERT INTO about VALUES (?, ?, NULL)", (self.model, now))
@@ -141,6 +146,7 @@ class Observations:
         bins: Counts | None,
         look: Callable[[int, Counts], Look] | None,
         labeled: tuple[Counts, Counts] | None = None,
+        watch: Callable[[str | None], str] | None = None,
     ) -> None:
         """Add rows to the counts.
 
@@ -156,11 +162,18 @@ class Observations:
             ``look(group, bins)`` tests a group for drift; called when a test is due.
         labeled : ((2, K) int64, (2, K) int64), optional
             Rows with a label by label and group, and how many of them are selected.
+        watch : callable, optional
+            ``watch(state)`` returns the state of the watch after these rows, from the one before.
         """
         with self._lock, _own_errors(), transaction(self._file):
             is_current = self._move_to(version)
             if labeled is not None and is_current:
                 self._add_labeled(*labeled)
+            if watch is not None and is_current:
+                known = self._file.execute("SELECT state FROM watch").fetchone()
+                self._file.execute("DELETE FROM watch")
+                state = watch(None if known is None else known[0])
+                self._file.execute("INSERT INTO watch VALUES (?)", (state,))
             for place in np.flatnonzero(rows).tolist():
                 n, chosen = int(rows[place]), int(selected[place])
                 self._file.execute(
@@ -197,6 +210,7 @@ class Observations:
             self._file.execute("UPDATE about SET version = ?", (version,))
             self._file.execute("UPDATE groups SET current = 0, selected = 0")
             self._file.execute("DELETE FROM labeled")
+            self._file.execute("DELETE FROM watch")
         return current is None or current <= version
 
     def _look(self, place: int, look: Callable[[int, Counts], Look]) -> None:
@@ -230,6 +244,7 @@ class Observations:
             lines = self._file.execute(READ).fetchall()
             cells = self._file.execute("SELECT place, label, current, selected FROM labeled")
             known = cells.fetchall()
+            state = self._file.execute("SELECT state FROM watch").fetchone()
         labeled = np.zeros((2, 2, self.n_groups), np.int64)
         if lines[0][1] == version:
             for place, label, n, chosen in known:
@@ -246,6 +261,7 @@ class Observations:
             labeled_selected=labeled[1],
             looks=[None if line[5] < 0 else Look(*line[5:8]) for line in lines],
             drift=np.array([line[8] for line in lines], np.bool_),
+            watch=state[0] if state is not None and lines[0][1] == version else None,
         )
 
     def close(self) -> None:

@@ -62,6 +62,7 @@ def serve(
     name: str | None = None,
     people: Mapping[str, str] | None = None,
     labels: tuple[str, str] | None = None,
+    trusted: tuple[str, ...] = (),
     announce: Callable[[str], None] | None = None,
     progress: Callable[[str], None] | None = None,
 ) -> None:
@@ -99,6 +100,8 @@ def serve(
         What the page calls the members of a group, by the group's name: ``{"Female": "women"}``.
     labels : (str, str), optional
         What the page calls the negative and the positive label.
+    trusted : tuple of str
+        Types in scikit-learn estimators to allow besides those on the library's list.
     announce : callable, optional
         Called with the server's address once it listens.
     progress : callable, optional
@@ -139,6 +142,7 @@ def serve(
             name=name,
             people=people,
             labels=labels,
+            trusted=trusted,
         )
         port = find_port(host, port)
         if progress is not None:
@@ -240,7 +244,7 @@ def app_from_environment() -> App:
     """Return the application of a process that :func:`serve` started."""
     load_plugins(json.loads(os.environ.get(PLUGINS, "{}")))
     data = json.loads(os.environ[SETTINGS])
-    pairs = {key: data[key] and tuple(data[key]) for key in ("hosts", "labels")}
+    pairs = {key: data[key] and tuple(data[key]) for key in ("hosts", "labels", "trusted")}
     app = make_app(Settings(**data | pairs))
     gc.collect()
     gc.freeze()  # the model stays: the collector need not visit it again

@@ -323,7 +323,7 @@ class Service:
             ("fairdial_dial_version", "Changes to the dial.", dial.version),
         ):
             yield GaugeMetricFamily(name, text, value=value)
-        yield from self.monitor.gauges(dial.version)
+        yield from self.monitor.gauges(dial.tolerance, dial.version)
 
 
 def _certified(find: Callable[[], Found]) -> Found:
@@ -333,6 +333,8 @@ def _certified(find: Callable[[], Found]) -> Found:
         smallest, rows = error.smallest_tolerance, error.rows_needed
         able = "there is none" if smallest is None else f"the smallest is {smallest:.4f}"
         more = "" if rows is None else f"; this one needs about {rows:,} calibration rows"
+        if error.group_rows_needed is not None:
+            more += f", or about {error.group_rows_needed:,} of group {error.group!r}"
         raise RefusedError(
             422, f"`tolerance` must be one that the calibration rows certify; {able}{more}."
         ) from error

@@ -14,7 +14,6 @@ from fairdial.errors import (
     CannotCertifyError,
     FairdialWarning,
     InvalidInputError,
-    MissingExtraError,
     warn,
 )
 from fairdial.serve.audit import AUDIT_SUFFIX, SERVER, AuditLog, Entry
@@ -50,6 +49,7 @@ class Settings:
     name: str
     people: Mapping[str, str] = field(default_factory=dict)
     labels: tuple[str, str] | None = None
+    trusted: tuple[str, ...] = ()
 
 
 def prepare(
@@ -67,6 +67,7 @@ def prepare(
     name: str | None = None,
     people: Mapping[str, str] | None = None,
     labels: tuple[str, str] | None = None,
+    trusted: tuple[str, ...] = (),
 ) -> Settings:
     """Check everything, and record the dial's tolerance; arguments are as in ``run.serve``."""
     from fairdial._validation import check_fraction, check_one_tolerance
@@ -109,6 +110,7 @@ def prepare(
         name=name or folder.name,
         people=people or {},
         labels=labels,
+        trusted=trusted,
     )
     if path is None or not _has_content(path):
         _find_point(frontier, start, confidence)  # before a log is created
@@ -120,12 +122,15 @@ def prepare(
 
 def load_model(settings: Settings) -> DialClassifier:
     """Load the whole model."""
-    from fairdial.io.load import load
+    from fairdial.io.load import load_to_decide
+    from fairdial.io.manifest import OBJECTS
     from fairdial.io.objects import import_skops
 
-    with contextlib.suppress(MissingExtraError):  # the model may not need it
+    if Path(settings.model, OBJECTS).exists():  # other models don't need it
         import_skops()
-    model: DialClassifier = load(settings.model, key=settings.key)
+    model: DialClassifier = load_to_decide(
+        settings.model, key=settings.key, trusted=settings.trusted
+    )
     if model.model_hash_ != settings.hash:
         raise InvalidInputError(
             "model",
@@ -299,6 +304,9 @@ def _find_point(
             f"{error} Start with {other}, or without `confidence`.",
             smallest_tolerance=error.smallest_tolerance,
             rows_needed=error.rows_needed,
+            group=error.group,
+            group_rows=error.group_rows,
+            group_rows_needed=error.group_rows_needed,
         ) from error
 
 

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.stats import binom
 
 from fairdial import criterion, sweep
 from fairdial.datasets import make_gaussian
@@ -19,7 +18,6 @@ from fairdial.serve.drift import (
     calibration_bins,
     look,
     look_number,
-    rate_intervals,
     redial,
 )
 
@@ -57,43 +55,6 @@ def test_calibration_rows_fall_into_the_bins_of_their_scores():
 def test_thinned_frontiers_have_no_scores_to_compare_with():
     sample = make_gaussian(3_000, random_state=0)
     assert calibration_bins(sweep(sample.logits, sample.groups).thin(10)) is None
-
-
-# ---- intervals ---------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(("n", "confidence"), [(1, 0.9), (7, 0.95), (40, 0.8), (150, 0.95)])
-def test_intervals_of_a_rate_cover_it_with_the_confidence(n, confidence):
-    counts = np.arange(n + 1)
-    low, high = zip(
-        *(
-            (low[0], high[0])
-            for low, high in (
-                rate_intervals(np.array([k]), np.array([n]), confidence) for k in counts
-            )
-        ),
-        strict=True,
-    )
-    for p in np.linspace(0, 1, 201):
-        inside = (np.array(low) <= p) & (p <= np.array(high))
-        assert binom.pmf(counts, n, p)[inside].sum() >= confidence - 1e-9
-
-
-def test_intervals_are_not_wider_than_they_must_be():
-    low, high = rate_intervals(np.array([30]), np.array([100]), 0.95)
-    assert binom.sf(29, 100, low[0]) == pytest.approx(0.025)
-    assert binom.cdf(30, 100, high[0]) == pytest.approx(0.025)
-
-
-def test_groups_share_the_doubt():
-    both = rate_intervals(np.array([3, 30]), np.array([10, 100]), 0.9)
-    alone = rate_intervals(np.array([30]), np.array([100]), 0.95)
-    assert (both[0][1], both[1][1]) == pytest.approx((alone[0][0], alone[1][0]))
-
-
-def test_a_group_without_rows_can_have_any_rate():
-    low, high = rate_intervals(np.array([0]), np.array([0]), 0.95)
-    assert (low[0], high[0]) == (0.0, 1.0)
 
 
 # ---- drift -------------------------------------------------------------------------------------

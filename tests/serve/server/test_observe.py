@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from fairdial import InvalidInputError
-from fairdial.core.certificates import gap_interval
+from fairdial.core.anytime import gap_sequence
 from fairdial.serve.audit import AuditError
 from fairdial.serve.drift import BINS, redial
 from fairdial.serve.observations import Observations
@@ -52,7 +52,7 @@ def test_rates_are_those_of_the_decisions_at_the_dial(ask, case):
         counts.append((selected[here].sum(), here.sum()))
     rates = [k / n for k, n in counts]
     assert data["gap"]["gap"] == max(rates) - min(rates)
-    low, high = gap_interval(*np.array(counts).T.tolist(), 0.95)
+    low, high = gap_sequence(*np.array(counts).T.tolist(), 0.95)
     assert (data["gap"]["low"], data["gap"]["high"]) == (low, high)
     assert data["gap"]["low"] <= data["gap"]["gap"] <= data["gap"]["high"]
     assert (data["version"], data["tolerance"]) == (1, 0.1)
@@ -115,7 +115,7 @@ def test_the_intervals_of_one_group_alone_are_no_gap(ask):
     for group in ("south", "east"):
         body = {"scores": [9.0] * 400 + [-9.0] * 600, "groups": [group] * 1_000}
         data = ask.post("/v1/observe", json=body).json()
-    assert data["gap"]["high"] == gap_interval([400, 1, 400], [1000, 4, 1000], 0.95)[1]
+    assert data["gap"]["high"] == gap_sequence([400, 1, 400], [1000, 4, 1000], 0.95)[1]
     north = by_group(data)["north"]
     assert data["gap"]["high"] < north["high"] - north["low"]
 
@@ -312,7 +312,7 @@ def test_only_counts_are_kept_and_no_more_than_there_are_bins(ask, tmp_path):
         ask.post("/v1/observe", json=body)
     file = sqlite3.connect(tmp_path / "audit.sqlite.observed")
     names = [name for (name,) in file.execute("SELECT name FROM sqlite_master WHERE type='table'")]
-    assert sorted(names) == ["about", "bins", "groups", "labeled"]
+    assert sorted(names) == ["about", "bins", "groups", "labeled", "watch"]
     (bins,) = file.execute("SELECT count(*) FROM bins").fetchone()
     (rows,) = file.execute("SELECT sum(rows) FROM bins").fetchone()
     file.close()

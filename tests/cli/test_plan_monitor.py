@@ -1,0 +1,86 @@
+"""``fairdial plan`` and ``fairdial monitor``: the library's plan and watch on tables."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from click.testing import CliRunner
+
+from fairdial import plan_calibration
+from fairdial.cli import main
+from fairdial.core.anytime import Watch
+
+
+def ask(*arguments: Any, code: int = 0) -> str:
+    found = CliRunner().invoke(main, [str(argument) for argument in arguments])
+    assert found.exit_code == code, found.output
+    return found.stdout
+
+
+@pytest.fixture(scope="module")
+def log(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    rng = np.random.default_rng(0)
+    groups = rng.choice(["a", "b", "c"], 12_000)
+    rates = {"a": 0.2, "b": 0.25, "c": 0.45}
+    chosen = rng.random(12_000) < pd.Series(groups).map(rates).to_numpy()
+    y = rng.integers(0, 2, 12_000)
+    frame = pd.DataFrame({"g": groups, "decision": np.where(chosen, "yes", "no"), "y": y})
+    path = tmp_path_factory.mktemp("log") / "log.csv"
+    frame.to_csv(path, index=False)
+    return path
+
+
+def test_a_plan_is_that_of_the_library(log: Path) -> None:
+    frame = pd.read_csv(log)
+    asked = ("--sensitive", "g", "--tolerance", 0.1, "--label", "decision", "--positive", "yes")
+    found = json.loads(ask("plan", log, *asked, "--json"))
+    expected = plan_calibration(frame["g"], (frame["decision"] == "yes").astype(int), tolerance=0.1)
+    assert found["share"] == expected.share
+    assert [line["needed"] for line in found["groups"]] == expected.needed.tolist()
+    assert "--calibration" in ask("plan", log, *asked)
+    tight = ask("plan", log, "--sensitive", "g", "--tolerance", 0.001)
+    assert "unlikely" in tight
+
+
+def test_more_rows_certify_smaller_tolerances() -> None:
+    smallest = []
+    for rows in (300, 3000, 30_000):
+        groups = np.repeat(["a", "b", "c"], [rows, 3 * rows, 2 * rows])
+        plan = plan_calibration(groups, tolerance=0.1, rate=0.3)
+        smallest.append(plan.smallest if plan.share is None else 0.1)
+        assert (plan.share is None) == (plan.smallest > 0.1)
+        if plan.share is not None:
+            assert (plan.needed <= plan.share * plan.rows + 1).all()
+    assert smallest == sorted(smallest, reverse=True)
+
+
+def test_an_alarm_is_that_of_the_watch(log: Path) -> None:
+    frame = pd.read_csv(log)
+    codes, selected = (
+        pd.factorize(frame["g"], sort=True)[0],
+        (frame["decision"] == "yes").to_numpy(),
+    )
+    asked = ("monitor", log, "--sensitive", "g", "--decision", "decision")
+    found = json.loads(ask(*asked, "--tolerance", 0.1, "--json", code=1))
+    assert found["alarm"] == Watch(3, 0.1).update(codes, selected).alarm
+    worst = max(found["pairs"], key=lambda pair: pair["evidence"])
+    assert (worst["higher"], worst["lower"]) == ("c", "a")
+    low, high = found["gap_interval"]
+    assert 0.1 < low < found["gap"] < high
+    calm = json.loads(ask(*asked, "--tolerance", 0.4, "--json"))
+    assert calm["alarm"] is None
+    some = ("--label", "y", "--eligible", 1, "--tolerance", 0.4, "--json")
+    assert json.loads(ask(*asked, *some))["rows"] == int((frame["y"] == 1).sum())
+
+
+def test_unknown_columns_and_values_are_refused(log: Path) -> None:
+    asked = ("monitor", log, "--sensitive", "g", "--tolerance", 0.1)
+    ask(*asked, "--decision", "nothing", code=2)
+    ask(*asked, "--decision", "decision", "--positive", "maybe", code=2)
+    ask(*asked, "--decision", "decision", "--label", "y", code=2)
+    ask("plan", log, "--sensitive", "nothing", "--tolerance", 0.1, code=2)
