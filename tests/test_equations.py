@@ -95,6 +95,22 @@ def test_the_table_has_a_row_for_everything_that_the_paper_labels():
     assert len(TABLE) == LABELLED
 
 
+def test_labels_of_the_appendix_repeat_labels_of_the_table():
+    text = (ROOT / "docs" / "equations.md").read_text("utf-8")
+    pairs = re.findall(r"`ap:(\w+)` \(`(eq:\w+)`\)", text)
+    assert len(pairs) == 4
+    for name, label in pairs:
+        assert label == f"eq:{name}"
+        assert label in TABLE
+
+
+def test_settings_that_differ_from_the_papers_text_are_named():
+    text = (ROOT / "docs" / "equations.md").read_text("utf-8")
+    for method, argument in (("fairbinn", "preset"), ("yoto", "selection")):
+        value = paper_settings(method, "adult", source="release")[argument]
+        assert f'`{argument}="{value}"`' in text
+
+
 @pytest.mark.parametrize("path", PATHS, ids=[str(path.relative_to(SOURCE)) for path in PATHS])
 def test_every_cited_label_is_in_the_table(path):
     missing = cited(path) - set(TABLE)
@@ -144,7 +160,7 @@ def test_the_differences_cite_labels_of_the_table():
 
 @pytest.mark.parametrize("column", [1, 2], ids=["default", "paper"])
 def test_the_settings_that_the_differences_name_are_those_of_the_code(column):
-    paper = GFB(**paper_settings("gfb", "adult"))
+    paper = GFB(**paper_settings("gfb", "adult", source="release"))
     actual = settings(GFB(), Network()) if column == 1 else settings(paper, paper.network)
     listed = [found for cells in DIFFERENCES for found in SETTING.findall(cells[column])]
     assert len(listed) >= 8
@@ -152,7 +168,7 @@ def test_the_settings_that_the_differences_name_are_those_of_the_code(column):
 
 
 def test_each_setting_that_differs_in_the_paper_is_listed():
-    paper = GFB(**paper_settings("gfb", "adult")).get_params(deep=False)
+    paper = GFB(**paper_settings("gfb", "adult", source="release")).get_params(deep=False)
     default = GFB().get_params(deep=False)
     changed = {name for name in default if default[name] != paper[name]} - {"network"}
     listed = {name for cells in DIFFERENCES for name, _ in SETTING.findall(cells[1])}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Hashable
 from dataclasses import replace
 from fractions import Fraction
@@ -10,25 +11,31 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fairdial._arrays import Codes, Counts, Mask
+from fairdial._arrays import Codes, Counts, Floats, Mask, Scores, Weights
 from fairdial._validation import (
     as_vector,
     check_labels,
     check_same_length,
+    check_scores,
+    check_tolerance,
     check_weights,
     encode_groups,
+    match_groups,
 )
 from fairdial.core.criteria import Criterion, Given
 from fairdial.core.criteria import criterion as find_criterion
-from fairdial.core.decide import count_rows
+from fairdial.core.decide import count_rows, select_by_group
 from fairdial.core.pareto import check_points
 from fairdial.core.pareto import pareto as pareto
 from fairdial.core.rates import ACCURACY, FALSE_POSITIVE, SELECTION, TRUE_POSITIVE
+from fairdial.core.searched import SearchedPoints
 from fairdial.core.strata import find_strata
-from fairdial.errors import InvalidInputError
+from fairdial.errors import ConstantDecisionsWarning, InfeasibleToleranceWarning, InvalidInputError
 
 if TYPE_CHECKING:
     import pandas as pd
+
+    from fairdial.core.frontier import Frontier
 
 SHOWN = (SELECTION, TRUE_POSITIVE, FALSE_POSITIVE, ACCURACY)  # rates of every table
 
@@ -283,3 +290,113 @@ def hypervolume(points: ArrayLike, reference: ArrayLike) -> float:  # eq:hv
     array = array[np.lexsort((array[:, 1], -array[:, 0]))]  # most accurate first
     gaps = np.r_[worst[1], np.minimum.accumulate(array[:, 1])]
     return float(np.sum((array[:, 0] - worst[0]) * -np.diff(gaps)))
+
+
+# ---- theorem 1 ---------------------------------------------------------------------------------
+
+
+def acc_dep(
+    frontier: Frontier,
+    logits: ArrayLike,
+    tolerances: ArrayLike,
+    *,
+    sensitive_features: Any,
+    y_true: ArrayLike | None = None,
+    sample_weight: ArrayLike | None = None,
+) -> Floats:  # thm:threshold_shift_error
+    """Return the accuracy that each tolerance gives back, compared with the strictest point.
+
+    Without labels, this is the paper's Acc_dep: the mean of ``|2 eta - 1|`` over the rows whose
+    decision differs from that of the strictest operating point, with ``eta = expit(logits)``. By
+    theorem 1 it equals the difference of the two accuracies under two conditions:
+
+    - the scores are calibrated: ``eta`` is P(Y = 1) given the features and the group;
+    - every threshold lies between 0 and the group's fairest threshold. The nested operating points
+      of one rate, such as demographic parity, equal opportunity or predictive equality, with
+      accuracy as objective satisfy this, for any number of groups; others, such as those of
+      ``nested=False``, may not, which is an error.
+
+    With labels, it is that difference itself, measured on the rows; it needs no condition.
+
+    Parameters
+    ----------
+    frontier : Frontier
+        The frontier, whose operating points have thresholds.
+    logits : (n,) array-like
+        Scores of rows, of any scorer: log-odds of the positive label.
+    tolerances : (m,) array-like
+        The tolerances delta.
+    sensitive_features : array-like, Series or DataFrame
+        Group of each row, among those of the frontier.
+    y_true : (n,) array-like of 0 and 1, optional
+        Labels.
+    sample_weight : (n,) array-like, optional
+        Weights of the rows.
+
+    Returns
+    -------
+    (m,) array
+        Zero at the strictest operating point, which has the smallest gap.
+
+    Examples
+    --------
+    >>> from fairdial import sweep
+    >>> from fairdial.datasets import make_gaussian
+    >>> from fairdial.metrics import acc_dep
+    >>> rows = make_gaussian(20_000, random_state=0)
+    >>> frontier = sweep(rows.logits, rows.groups, rows.y)
+    >>> where = {"sensitive_features": rows.groups}
+    >>> acc_dep(frontier, rows.logits, [0.0, 0.1, 0.2, 0.4], **where).round(3)
+    array([0.   , 0.02 , 0.035, 0.05 ])
+    >>> acc_dep(frontier, rows.logits, [0.0, 0.1, 0.2, 0.4], y_true=rows.y, **where).round(3)
+    array([0.   , 0.021, 0.037, 0.056])
+    """
+    deltas = np.atleast_1d(check_tolerance(tolerances, "tolerances"))
+    scores = check_scores(logits, nan=False)
+    codes = match_groups(sensitive_features, frontier.groups, "sensitive_features")
+    check_same_length(scores, codes, ("logits", "sensitive_features"))
+    weights = check_weights(sample_weight, len(scores))
+    if frontier.is_family or frontier.problem.randomize is not None:
+        raise InvalidInputError("frontier", "have one threshold per group at every operating point")
+    thresholds = _threshold_rows(frontier, np.append(deltas, 0.0))  # (m + 1, K)
+    *moved, fairest = thresholds
+    if y_true is not None:
+        truth = check_labels(as_vector(y_true, "y_true"), "y_true")
+        check_same_length(scores, truth, ("logits", "y_true"))
+        correct = [select_by_group(scores, codes, row) == truth for row in thresholds]
+        accuracies = [float(np.average(rows, weights=weights)) for rows in correct]
+        return np.array(accuracies[:-1]) - accuracies[-1]
+    if not ((np.minimum(0, fairest) <= thresholds) & (thresholds <= np.maximum(0, fairest))).all():
+        raise InvalidInputError(
+            "frontier",
+            "have thresholds between 0 and the fairest ones, which theorem 1 requires",
+            given=f"{frontier.problem.criterion.name} with thresholds outside",
+            hint="Pass `y_true` for the difference of the accuracies.",
+        )
+    return np.array([given_back(scores, codes, row, fairest, weights)[1] for row in moved])
+
+
+def _threshold_rows(frontier: Frontier, tolerances: Floats) -> Floats:
+    """Return thresholds (m, K); on a path, no search takes over where it ends above a tolerance."""
+    points = frontier.points
+    if not isinstance(points, SearchedPoints):
+        return points.read(points.find(tolerances)[0])[0]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", InfeasibleToleranceWarning)  # then the smallest gap counts
+        warnings.simplefilter("ignore", ConstantDecisionsWarning)
+        return frontier.at(tolerances).thresholds
+
+
+def given_back(
+    scores: Scores,
+    codes: Codes,
+    thresholds: Floats,
+    fairest: Floats,
+    weights: Weights | None = None,
+) -> tuple[float, float]:  # eq:acc_dep
+    """Return the share of rows between thresholds and the fairest ones (K,), and Acc_dep."""
+    loose, strict = (select_by_group(scores, codes, each) for each in (thresholds, fairest))
+    changed = loose != strict
+    worth = np.abs(np.tanh(scores.astype(np.float64) / 2.0))  # |2 eta - 1|
+    share = float(np.average(changed, weights=weights))
+    return share, float(np.average(np.where(changed, worth, 0.0), weights=weights))

@@ -29,12 +29,16 @@ from fairdial import (
     SmallGroupError,
     TrainingWarning,
     criterion,
-    registry,
 )
 from fairdial.core.sweep import sweep
 from fairdial.datasets import Dataset, load_compas, make_gaussian
 from fairdial.estimators import candidates, learners
-from fairdial.estimators.candidates import Deadline, find_obstacles, make_candidate
+from fairdial.estimators.candidates import (
+    Deadline,
+    default_names,
+    find_obstacles,
+    make_candidate,
+)
 from fairdial.estimators.fitting import unreadable_columns
 from fairdial.estimators.learners import SMALL_TREES, boosting, text_columns
 from fairdial.estimators.rows import Rows
@@ -119,7 +123,7 @@ def test_the_best_is_taken_unless_a_simpler_one_is_within_a_standard_error() -> 
 
 def test_seconds_and_the_order_of_trying_choose_nothing() -> None:
     same = rows(0.9)
-    names = list(registry.candidates())
+    names = default_names()
     for order in (sorted(names), names, names[::-1]):
         for seconds in (range(5), range(5, 0, -1)):
             trials = [Trial(n, same, float(s)) for n, s in zip(order, seconds, strict=True)]
@@ -259,12 +263,12 @@ def test_time_that_is_over_stops_networks_and_leaves_the_rest_untried() -> None:
     assert model.trials_.loc[["gfb", "logistic"], "note"].str.startswith("not tried").all()
 
 
-def test_all_candidates_are_tried_by_default_and_gfb_needs_two_groups() -> None:
+def test_all_candidates_are_listed_by_default() -> None:
     pytest.importorskip("torch")
     few = make_gaussian(600, shares=(0.4, 0.3, 0.3), base_rates=(0.3, 0.5, 0.6),
                         separations=(1.2, 1.5, 1.3), random_state=0)  # fmt: skip
     model = fitted(auto(time_limit=0.01, random_state=0, min_count=5), few)
-    assert model.trials_.index.tolist() == list(registry.candidates())
+    assert model.trials_.index.tolist() == default_names()
     assert model.trials_.loc["network", "note"].startswith("not tried")
     assert model.trials_.loc["gfb", "note"].startswith("not tried")
     assert f" gfb: {model.trials_.loc['gfb', 'note']}." in model.why_
@@ -305,7 +309,7 @@ def without_torch() -> None:
 def test_candidates_that_need_torch_are_noted_without_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(candidates, "require_torch", without_torch)
     model = fitted(auto(), GAUSS)
-    assert model.trials_.index.tolist() == list(registry.candidates())
+    assert model.trials_.index.tolist() == default_names()
     assert (
         model.trials_.loc[["network", "gfb"], "note"].tolist() == ["not tried: it needs torch"] * 2
     )
@@ -329,7 +333,7 @@ def test_the_only_possible_candidate_is_not_tried_and_the_others_are_noted(
 
 
 def test_a_candidate_left_by_failures_is_not_attributed_to_the_time_limit() -> None:
-    never = Trial("gfb", None, 0.0, "not tried: it takes two groups, got 3", possible=False)
+    never = Trial("gfb", None, 0.0, "not tried: it compares groups, got one", possible=False)
     why = choose([FAILED, Trial("boosting", rows(0.5), 1.0), never])[1]
     assert "time" not in why.split(".")[0]
 
@@ -731,13 +735,6 @@ def test_an_error_is_one_line() -> None:
     assert shorten_error(ValueError("one\ntwo\x07")) == "one two"
     assert shorten_error(ValueError("x " * 999)).endswith("x [...]")
     assert len(shorten_error(ValueError("x " * 999))) <= 200
-
-
-def test_gfb_that_is_named_needs_two_groups() -> None:
-    three = make_gaussian(900, shares=(0.4, 0.3, 0.3), base_rates=(0.3, 0.5, 0.6),
-                          separations=(1.2, 1.5, 1.3), random_state=0)  # fmt: skip
-    with pytest.raises(InvalidInputError, match="`candidates`"):
-        fitted(auto(candidates=["logistic", "gfb"]), three)
 
 
 def test_a_deadline_stops_after_the_epoch_in_which_it_passes() -> None:

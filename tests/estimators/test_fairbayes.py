@@ -119,7 +119,6 @@ def test_calibration_rows_are_not_training_rows() -> None:
     dial = fitted(estimator=Remembers(), calibration=0.25)
     assert len(dial.estimator_.seen_) + dial.frontier_.counts.sum() == len(TRAIN)
     assert dial.frontier_.counts.sum() == pytest.approx(0.25 * len(TRAIN), abs=4)
-    fitted(estimator=Remembers(), cv=3)  # out-of-fold: the assertion above holds there, too
 
 
 def test_one_tolerance_a_row_is_row_by_row() -> None:

@@ -14,7 +14,8 @@ from fairdial.io.load import load  # noqa: E402
 from fairdial.nn.data import PictureInputs  # noqa: E402
 from fairdial.nn.features import ResNetEncoder  # noqa: E402
 from fairdial.nn.nets import ModuleStack  # noqa: E402
-from fairdial.nn.resnet import ResNet18  # noqa: E402
+from fairdial.nn.partition import fairness_names  # noqa: E402
+from fairdial.nn.resnet import LastStage, ResNet18  # noqa: E402
 from fairdial.nn.scorer import in_float64, score_rows, score_runs, trunk_features  # noqa: E402
 
 RNG = np.random.default_rng(0)
@@ -36,7 +37,7 @@ QUICK = {
 
 
 def network(**settings) -> Network:
-    return Network(trunk=TRUNK, **(QUICK | settings))
+    return Network(**({"trunk": TRUNK} | QUICK | settings))
 
 
 METHODS = {
@@ -72,6 +73,36 @@ def test_a_method_trains_the_whole_net(name):
         for i in range(4)
     ]
     assert decisions[:4].tolist() == alone
+
+
+def last_stage() -> dict[str, object]:
+    encoder = ResNetEncoder(TRUNK.state_dict(), stages=(3,), maps=True, cache=False)
+    return {"trunk": LastStage(TRUNK.state_dict()), "encoder": encoder}
+
+
+@pytest.mark.filterwarnings("ignore::fairdial.errors.FairdialWarning")
+@pytest.mark.parametrize("name", METHODS)
+def test_a_method_trains_the_last_stage_on_maps_of_the_third(name):
+    model = METHODS[name]()
+    place = "estimator" if name == "FairBayes" else "network"
+    parts = last_stage()
+    model.set_params(**{f"{place}__{part}": value for part, value in parts.items()})
+    model.fit(PICTURES, LIGHT, sensitive_features=GROUPS)
+    net = model.net_ if hasattr(model, "net_") else model.nets_[0]
+    assert model.encoder_.transform(PICTURES).shape == (N, 256, 1, 1)
+    start = parts["trunk"].state_dict()
+    for trained in net.trunk.nets:  # a single point meets only the middle tap
+        weights = {n: p for n, p in trained.named_parameters() if n.endswith("conv1.weight")}
+        assert weights
+        assert not any(torch.equal(p[4], start[n][4]) for n, p in weights.items())
+    if name == "FairBiNN":
+        fair = fairness_names(net)
+        assert all(n.startswith("trunk.") for n in fair)
+        assert len(fair) == len(list(net.trunk.parameters()))
+    if name == "YOTO":
+        assert len(net.film.out) == 1  # the head's hidden layer
+    decisions = model.predict(PICTURES, sensitive_features=GROUPS, tolerance=1.0)
+    assert set(decisions) <= {0, 1}
 
 
 @pytest.mark.filterwarnings("ignore::fairdial.errors.FairdialWarning")
@@ -162,8 +193,14 @@ def on_features() -> FairBayes:
     return FairBayes(inside, min_count=1, random_state=0)
 
 
+def on_maps() -> FairBayes:
+    return FairBayes(network(**last_stage()), min_count=1, random_state=0)
+
+
 @pytest.mark.filterwarnings("ignore::fairdial.errors.FairdialWarning")
-@pytest.mark.parametrize("make", [METHODS["FairBayes"], on_features], ids=["trunk", "encoder"])
+@pytest.mark.parametrize(
+    "make", [METHODS["FairBayes"], on_features, on_maps], ids=["trunk", "encoder", "maps"]
+)
 def test_a_model_of_pictures_is_saved_with_its_resnet(tmp_path, make):
     model = make().fit(PICTURES, LIGHT, sensitive_features=GROUPS)
     model.save(tmp_path / "model")

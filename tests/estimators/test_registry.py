@@ -21,7 +21,7 @@ import fairdial
 from fairdial import InvalidInputError, ModelFileError, registry
 from fairdial.bench.estimators import ESTIMATORS
 from fairdial.datasets import make_gaussian
-from fairdial.estimators.candidates import check_names, make_candidate
+from fairdial.estimators.candidates import check_names, default_names, make_candidate
 from fairdial.estimators.families import FamilyClassifier
 from fairdial.estimators.rows import take_rows
 from fairdial.registry import Method, find, method_of, methods, register
@@ -138,8 +138,10 @@ def test_records_agree_with_their_classes(method: Method) -> None:
 
 def test_candidates_are_those_of_the_registry_in_the_order_of_trying() -> None:
     names = list(registry.candidates())
-    assert names == ["boosting", "logistic", "blend", "network", "gfb"]
-    simple = sorted(names, key=lambda name: registry.candidates()[name].complexity)
+    libraries = ["lightgbm", "xgboost", "catboost"]
+    assert names == ["boosting", "logistic", "blend", *libraries, "network", "gfb"]
+    assert default_names() == [name for name in names if name not in libraries]
+    simple = sorted(default_names(), key=lambda name: registry.candidates()[name].complexity)
     assert simple == ["logistic", "boosting", "blend", "network", "gfb"]
     for name in names:
         assert check_names([name]) == [name]

@@ -199,6 +199,8 @@ CASES: dict[str, tuple[Callable[..., Step], str, int]] = {
     "scaled, separate": (partial(bilevel, aux="scaled"), "separate", 4),
     "scaled, shared": (partial(bilevel, aux="scaled"), "shared", 4),
     "scaled, pictures": (partial(bilevel, aux="scaled"), "pictures", 4),
+    "adam, pictures": (partial(bilevel, aux="adam", clip=0.01), "pictures", 4),
+    "sequential": (partial(bilevel, sequential=True, clip=0.01), "separate", 4),
     "solve, shared": (partial(bilevel, aux="solve"), "shared", 4),
     "solve, linear head": (partial(bilevel, aux="solve"), "separate", 0),
     "solve, pictures": (partial(bilevel, aux="solve"), "pictures", 4),

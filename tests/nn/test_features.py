@@ -117,7 +117,7 @@ def test_features_are_computed_once_and_then_read(tmp_path, monkeypatch):
     first = encoder(cache=tmp_path).fit(PICTURES)
     found = first.transform(PICTURES[:10])
 
-    def never(*_: object) -> None:
+    def never(*_: object, **__: object) -> None:
         raise AssertionError("computed again")
 
     monkeypatch.setattr(module, "run_net", never)
@@ -206,3 +206,20 @@ def test_estimators_take_pictures_through_the_encoder(kind):
 def test_pictures_need_a_trunk_or_an_encoder():
     with pytest.raises(InvalidInputError, match="`network`"):
         FairBayes(Network(), min_count=1).fit(SHADES, LIGHT, sensitive_features=GROUPS)
+
+
+def test_maps_are_those_of_the_adapted_net_whether_they_are_cached_or_not(tmp_path, monkeypatch):
+    alone = encoder(stages=(3,), maps=True).fit(PICTURES)
+    maps = alone.transform(PICTURES)
+    assert maps.dtype == np.float16
+    averages = encoder(stages=(3,)).fit(PICTURES)
+    scaled = (maps.astype(np.float64).mean(axis=(2, 3)) - averages.mean_) / averages.std_
+    np.testing.assert_allclose(scaled, averages.transform(PICTURES), atol=0.02)
+    monkeypatch.setattr(module, "MIN_CACHED", 2)
+    stored = encoder(stages=(3,), maps=True, cache=tmp_path).fit(PICTURES)
+    for _ in range(2):  # computed, then read
+        assert np.array_equal(stored.transform(PICTURES), maps)
+    assert not np.array_equal(encoder(stages=(3,), cache=tmp_path).fit(PICTURES).mean_, 0 * maps[0])
+    assert encoder(stages=(3,), maps=True).put_bytes(stored.to_bytes()).key_ == stored.key_
+    with pytest.raises(InvalidInputError, match="`stages`"):
+        encoder(maps=True).fit(PICTURES)

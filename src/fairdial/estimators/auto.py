@@ -29,6 +29,7 @@ from fairdial.estimators.candidates import (
     Deadline,
     check_names,
     check_possible,
+    default_names,
     find_obstacles,
     make_candidate,
 )
@@ -103,10 +104,10 @@ class AutoDial(ThresholdClassifier):
         Some of "logistic" (logistic regression on the columns as networks see them, without the
         group), "boosting" (gradient boosting with trees smaller than scikit-learn's default: in our
         study as good on Adult, and on COMPAS better by about a point, which isn't established),
-        "blend" (the averaged logits of both), "network" (three nets) and "gfb". By default all
-        that can be trained on these rows: networks need torch, "gfb" needs two groups, and trees
-        are not tried on 256 or more columns of numbers. ``why_`` and ``trials_`` name those that
-        were left out.
+        "blend" (the averaged logits of both), "network" (three nets), "gfb", and, where they are
+        installed, "lightgbm", "xgboost" and "catboost". By default all but the last three that can
+        be trained on these rows: networks need torch, and trees are not tried on 256 or more
+        columns of numbers. ``why_`` and ``trials_`` name those that were left out.
     time_limit : float
         Seconds for trying candidates, not including the final training, which has no time limit.
         Candidates are tried in the given order, by default "boosting", "logistic", "blend",
@@ -116,9 +117,10 @@ class AutoDial(ThresholdClassifier):
     validation : float
         Share of the training rows on which candidates are compared. Every group needs eligible
         rows there.
-    calibration : float or None
-        Share of the rows that ``fit`` holds out to find the frontier. If None, train on
-        all rows and call ``calibrate`` with other rows before predicting.
+    calibration : float, "auto" or None
+        Share of the rows that ``fit`` holds out to find the frontier. "auto" holds out what
+        certifying ``tolerance`` with confidence 0.95 is likely to need. If None, train on all rows
+        and call ``calibrate`` with other rows before predicting.
     recalibrate : None or "group"
         "group" corrects each group's logits with a line first, also when candidates are compared.
     pos_label : label, optional
@@ -172,7 +174,7 @@ class AutoDial(ThresholdClassifier):
         candidates: Sequence[str] | None = None,
         time_limit: float = 60.0,
         validation: float = 0.2,
-        calibration: float | None = 0.2,
+        calibration: float | Literal["auto"] | None = 0.2,
         recalibrate: str | None = None,
         pos_label: object = None,
         sensitive_column: object = None,
@@ -243,7 +245,7 @@ class AutoDial(ThresholdClassifier):
             Trial(name, None, 0.0, f"{NOT_TRIED}: {reason}", possible=False)
             for name, reason in obstacles.items()
         ]
-        return [name for name in candidates() if name not in obstacles], others
+        return [name for name in default_names() if name not in obstacles], others
 
     def _check_settings(self) -> None:
         check_fraction(self.validation, "validation")

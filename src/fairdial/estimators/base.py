@@ -15,7 +15,7 @@ from collections.abc import Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from os import PathLike
-from typing import TYPE_CHECKING, Any, NotRequired, Self, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, Literal, NotRequired, Self, TypedDict, Unpack
 
 import numpy as np
 import pandas as pd
@@ -42,6 +42,7 @@ from fairdial.core.criteria import Criterion, Given
 from fairdial.core.criteria import criterion as find_criterion
 from fairdial.core.decide import select
 from fairdial.core.frontier import Frontier
+from fairdial.core.planning import plan_counts
 from fairdial.core.problem import Problem
 from fairdial.core.strata import find_strata
 from fairdial.core.sweep import check_group_sizes, require_labels
@@ -57,9 +58,15 @@ from fairdial.estimators.rows import (
     split_column,
     take_rows,
 )
+from fairdial.plotting import draw_history
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 Key = bytes | str | PathLike[str] | None
 Seed = int | np.random.RandomState | None
+PLANNED_CONFIDENCE = 0.95  # of the certificate that `calibration="auto"` plans for
+LARGEST_SHARE = 0.5  # of the rows that it holds out
 MISSING_COLUMN = ("columns", "missing")  # how scikit-learn says that columns aren't there
 
 
@@ -93,7 +100,7 @@ class DialClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
     pos_label: object
     min_count: int
     sensitive_column: object
-    calibration: float | None
+    calibration: float | Literal["auto"] | None
     random_state: Seed
 
     classes_: NDArray[Any]
@@ -207,7 +214,7 @@ class DialClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
         rows = Rows(X, positive, labels, codes, groups, all_rows, none, criterion, strata, weights)
         crossed = getattr(self, "cv", None) is not None
         if not crossed and self.calibration is not None:
-            share = check_fraction(self.calibration, "calibration")
+            share = self._held_share(rows)
             rng = check_random_state(self.random_state if seed is None else seed)
             held = hold_out(rows.cells[all_rows], share, rng)
             rows.held, rows.train = all_rows[held], np.delete(all_rows, held)
@@ -215,6 +222,35 @@ class DialClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
             self._check_sample(rows.sample(all_rows if crossed else rows.held))
         self.training_ = {"rows": len(rows.train)}
         return rows
+
+    def _held_share(self, rows: Rows) -> float:
+        """Return the share of the rows to hold out; "auto" plans it for the default tolerance."""
+        if self.calibration != "auto":
+            return check_fraction(self.calibration, "calibration")
+        tolerance = self.default_tolerance
+        if not tolerance:
+            raise InvalidInputError(
+                "calibration",
+                "be a share unless `tolerance` is set: 'auto' holds out what certifying it needs",
+                given="'auto' with tolerance 0",
+            )
+        sample = rows.sample(np.arange(len(rows.labels)))
+        plan = plan_counts(
+            sample.criterion,
+            sample.counts(),
+            rows.groups,
+            tolerance,
+            PLANNED_CONFIDENCE,
+            float(rows.y.mean()) if sample.criterion.is_simple else 0.5,
+        )
+        if plan.share is None:
+            warn(
+                f"half of the rows are held out, but even these are likely to certify only about "
+                f"{plan.smallest:.3f} and not {tolerance:g}: the smallest group, "
+                f"{rows.groups[int(np.argmin(plan.rows))]!r}, needs more rows",
+                FairdialWarning,
+            )
+        return LARGEST_SHARE if plan.share is None else plan.share
 
     def _calibrate_held_out(self, rows: Rows) -> Self:
         """Find the frontier on the rows held out from training; with none, drop the old one."""
@@ -473,6 +509,21 @@ class DialClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
         codes = match_groups(sensitive_features, groups, "sensitive_features")
         check_same_length(range(n_rows), codes, ("X", "sensitive_features"))
         return codes
+
+    def plot_history(self, *, title: str = "") -> Figure:
+        """Plot a network's learning curves, ``history_``; needs ``plot``.
+
+        Panels show losses, accuracy, score and gap on validation rows, and how well GFB's auxiliary
+        system is solved. The selected epoch is marked; the warm start is shaded.
+        """
+        self._check_scorer()
+        if not hasattr(self, "history_"):
+            raise InvalidInputError(
+                "estimator",
+                "be one network to have learning curves",
+                given=type(self).__name__ + " without `history_`",
+            )
+        return draw_history(self.history_, self.best_epoch_, title=title)
 
     # ---- save ----------------------------------------------------------------------------------
 

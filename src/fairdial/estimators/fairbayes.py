@@ -8,10 +8,11 @@ from typing import Any, Literal, Self, Unpack
 import numpy as np
 from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import StratifiedKFold
+from sklearn.pipeline import Pipeline
 from sklearn.utils import check_random_state, get_tags
 from sklearn.utils.validation import check_is_fitted
 
-from fairdial._arrays import Indices
+from fairdial._arrays import Codes, Indices, Scores
 from fairdial._validation import check_count, describe_values
 from fairdial.core.criteria import Given
 from fairdial.core.objectives import Objective
@@ -21,11 +22,16 @@ from fairdial.errors import InvalidInputError, SeenRowsWarning, require_torch, w
 from fairdial.estimators.base import Seed
 from fairdial.estimators.fitting import check_estimator, fit_clone, warn_without_weights
 from fairdial.estimators.labels import is_positive, positive_last
+from fairdial.estimators.learners import for_table
 from fairdial.estimators.network import fit_scorer, train_network
-from fairdial.estimators.rows import RowOptions, Rows, take_rows
+from fairdial.estimators.plain import PlainScorer, convert_scorer, verify
+from fairdial.estimators.rows import RowOptions, Rows, Sample, take_rows
 from fairdial.estimators.scorers import AveragedScorer, Scorer, SklearnScorer, find_method
 from fairdial.estimators.thresholds import ThresholdClassifier
+from fairdial.forests.forest import CannotConvertError, library_of
 from fairdial.nn.network import Network
+
+CROSS_CHECKED = 5_000  # rows on which cross-fitted models are compared with their conversion
 
 
 class FairBayes(ThresholdClassifier):  # alg:post-process for every tolerance at once
@@ -72,9 +78,10 @@ class FairBayes(ThresholdClassifier):  # alg:post-process for every tolerance at
         does the same with all its rows, and warns.
     per_group : bool
         Train one clone of the estimator for each group.
-    calibration : float or None
-        Share of the rows that ``fit`` holds out to find the frontier. If None, train on
-        all rows and call ``calibrate`` with other rows before predicting.
+    calibration : float, "auto" or None
+        Share of the rows that ``fit`` holds out to find the frontier. "auto" holds out what
+        certifying ``tolerance`` with confidence 0.95 is likely to need. If None, train on all rows
+        and call ``calibrate`` with other rows before predicting.
     cv : int, optional
         Cross-fit instead: out-of-fold scores of all rows find the frontier, and the models of the
         folds are averaged. Uses every row twice, but doesn't support ``confidence=``.
@@ -100,7 +107,11 @@ class FairBayes(ThresholdClassifier):  # alg:post-process for every tolerance at
         Gives the logits.
     estimator_ : classifier
         The fitted estimator; a list with ``per_group``, ``cv`` or several estimators, in which a
-        network is represented by its scorer. Absent for a single network, which is ``net_``.
+        network is represented by its scorer. Absent for a single network, which is ``net_``. Of a
+        loaded model, it is the converted classifier.
+    plain_ : Scorer or None
+        The scorer converted into plain data, which is saved, served and exported; None if it can't
+        be converted, for the reason in ``plain_error_``.
 
     Examples
     --------
@@ -130,7 +141,7 @@ class FairBayes(ThresholdClassifier):  # alg:post-process for every tolerance at
         recalibrate: str | None = None,
         prefit: bool = False,
         per_group: bool = False,
-        calibration: float | None = 0.2,
+        calibration: float | Literal["auto"] | None = 0.2,
         cv: int | None = None,
         predict_method: str = "auto",
         pos_label: object = None,
@@ -221,7 +232,12 @@ class FairBayes(ThresholdClassifier):  # alg:post-process for every tolerance at
 
     def _train_one(self, estimator: Any, rows: Rows, places: Indices) -> SklearnScorer:
         """Fit a classifier, or one for each group, on these rows."""
-        codes = rows.codes[places]
+        estimator = for_table(estimator, rows.X)
+        codes, labels = rows.codes[places], rows.labels
+        last = estimator.steps[-1][1] if isinstance(estimator, Pipeline) else estimator
+        positive: Any = self.classes_[1]
+        if library_of(last) == "xgboost":  # which takes labels 0 and 1 alone
+            labels, positive = (labels == positive).astype(int), 1
         parts = [places]
         if self.per_group:
             parts = [places[codes == a] for a in range(len(rows.groups))]
@@ -232,37 +248,32 @@ class FairBayes(ThresholdClassifier):  # alg:post-process for every tolerance at
                 raise InvalidInputError(
                     "y", f"hold two classes in the training rows{where}", given="one class only"
                 )
-            X, y = take_rows(rows.X, part), rows.labels[part]
+            X, y = take_rows(rows.X, part), labels[part]
             estimators.append(fit_clone(estimator, X, y, rows.weights_of(part)))
         return SklearnScorer(
             estimators,
-            positive=self.classes_[1],
+            positive=positive,
             method=find_method(estimators[0], self.predict_method),
         )
 
     def _plain_step(self, network: Network) -> Any:
         """Return empirical risk minimization (eq:l_pred) of the same network as GFB's."""
         require_torch()
+        from fairdial.nn.masoba import Objective
         from fairdial.nn.steps import PlainStep
 
-        kind, objective = self.problem.criterion, self._objective()
+        kind = self.problem.criterion
         rate = kind.rate if kind.is_simple else SELECTION  # plain training needs none
 
         def make_step(net: Any, shares: Any, _: int) -> PlainStep:
             return PlainStep(
                 net,
-                objective(rate, shares, weight=1.0, gamma=network.gamma),
+                Objective(rate, shares, weight=1.0, gamma=network.gamma),
                 rate=network.learning_rate,
                 weight_decay=network.weight_decay,
             )
 
         return make_step
-
-    def _objective(self) -> Any:
-        """Return the prediction loss of networks."""
-        from fairdial.nn.masoba import Objective
-
-        return Objective
 
     def _cross_fit(self, rows: Rows) -> Self:
         """Find the frontier on out-of-fold scores, and average the models of the folds."""
@@ -287,7 +298,32 @@ class FairBayes(ThresholdClassifier):  # alg:post-process for every tolerance at
             scorers += found
         self.scorer_ = AveragedScorer(scorers)
         self.estimator_ = fitted_estimators(scorers)
+        some = places[:: len(places) // CROSS_CHECKED + 1]
+        X, codes = take_rows(rows.X, some), rows.codes[some]
+        self._convert(X, codes, self.scorer_.logits(X, codes))
         return self._set_frontier(logits, rows.sample(places, "none"))
+
+    # ---- calibrate -----------------------------------------------------------------------------
+
+    def _find_frontier(self, X: Any, sample: Sample) -> Self:
+        logits = self.scorer_.logits(X, sample.codes)
+        self._convert(X, sample.codes, logits)
+        return self._set_frontier(logits, sample)
+
+    def _convert(self, X: Any, codes: Codes, logits: Scores) -> None:
+        """Convert the scorer into plain data, if it can be, and verify it on calibration rows."""
+        self.plain_ = None
+        self.__dict__.pop("plain_error_", None)
+        parts = self.scorer_.scorers if isinstance(self.scorer_, AveragedScorer) else [self.scorer_]
+        if not any(isinstance(part, (SklearnScorer, PlainScorer)) for part in parts):
+            return  # networks are plain data already
+        try:
+            plain = convert_scorer(self.scorer_, self)
+            if plain is not self.scorer_:
+                verify(plain, X, codes, logits)
+            self.plain_ = plain
+        except CannotConvertError as error:
+            self.plain_error_ = str(error)
 
     # ---- prefit --------------------------------------------------------------------------------
 
@@ -317,6 +353,9 @@ class FairBayes(ThresholdClassifier):  # alg:post-process for every tolerance at
                 "be False with `per_group`, `cv`, several estimators or no `estimator`",
                 given="True",
             )
+        if isinstance(getattr(self, "scorer_", None), PlainScorer):  # loaded: converted already
+            self.platt_ = None
+            return
         if hasattr(self.estimator, "__sklearn_tags__"):
             try:
                 check_is_fitted(self.estimator)
@@ -349,5 +388,8 @@ def fitted_estimators(scorers: list[Scorer]) -> list[Any]:
     """Return the estimators behind scorers; a network is represented by its scorer."""
     found: list[Any] = []
     for scorer in scorers:
-        found += scorer.estimators if isinstance(scorer, SklearnScorer) else [scorer]
+        if isinstance(scorer, PlainScorer):
+            found += scorer.models
+        else:
+            found += scorer.estimators if isinstance(scorer, SklearnScorer) else [scorer]
     return found

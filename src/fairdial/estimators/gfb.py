@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from functools import partial
 from numbers import Real
 from typing import Any, Literal, Self, Unpack
 
@@ -18,18 +20,15 @@ from fairdial.core.rates import (
     TRUE_POSITIVE,
     Rate,
 )
-from fairdial.errors import InvalidInputError, TrainingWarning, require_torch, warn
+from fairdial.errors import InvalidInputError, require_torch
 from fairdial.estimators.base import Seed
 from fairdial.estimators.network import chosen_network, fit_scorer
 from fairdial.estimators.rows import RowOptions
 from fairdial.estimators.thresholds import ThresholdClassifier
 from fairdial.nn.network import Network
+from fairdial.nn.schedules import check_schedules, factor_at
 
-# Limits of the residual's median over epochs. One epoch's residual is a single batch's: too noisy.
-DIVERGING = 1.5  # above: w diverges
-INERT = 0.95  # above: the auxiliary system isn't being solved
 MIN_WARM_STEPS = 100  # if there is a warm start at all
-COLLAPSED = 0.5  # share of the unconstrained gap after the warm start
 
 
 class GFB(ThresholdClassifier):  # eq:bilevel_optim, alg:proposed; weight: lambda of eq:l_gen
@@ -38,7 +37,10 @@ class GFB(ThresholdClassifier):  # eq:bilevel_optim, alg:proposed; weight: lambd
     Trunk g and head z are trained as a bilevel problem. The head minimizes the prediction loss. The
     trunk anticipates the head and also pulls logits toward the fairest threshold, so that accuracy
     recovers quickly as the tolerance grows. The three directions of MA-SOBA come from one forward
-    and one backward pass. GFB needs two groups.
+    and one backward pass.
+
+    The paper has two groups and one rate; here, the number of groups is arbitrary, and training
+    also works for equalized odds.
 
     To change criterion, objective or budget of a trained model, call ``set_params`` and then
     ``calibrate``: nothing is trained again.
@@ -48,7 +50,7 @@ class GFB(ThresholdClassifier):  # eq:bilevel_optim, alg:proposed; weight: lambd
     criterion : str, Criterion, list or mapping
         "demographic_parity", "equal_opportunity", "predictive_equality", "equalized_odds" and
         others, and combinations; see :func:`fairdial.criterion`. Training needs a criterion that
-        compares one rate of selected rows.
+        compares one rate of selected rows, or the true and the false positive rate.
     tolerance : float
         Default tolerance of ``predict``; 0 is the one that the criterion declares, if it does.
     objective : str or Objective
@@ -67,20 +69,38 @@ class GFB(ThresholdClassifier):  # eq:bilevel_optim, alg:proposed; weight: lambd
     weight : float
         The paper's lambda: the share of the prediction loss in the trunk's objective; 1 is plain
         training.
-    aux : {"scaled", "step", "solve"}
-        How to solve the auxiliary system H w = grad L_gen. "step": the paper's plain step.
-        "scaled" and "solve" use the positive semi-definite part of H and only the distance loss
-        (the rest is zero at the head's optimum): steps scaled by the largest curvature, or
-        conjugate gradients (exact for a linear head).
+    outer, inner : {"adam", "sgd"}
+        Steps of the trunk and of the head: Adam, or plain ones as in the paper's algorithm.
+    aux : {"scaled", "step", "adam", "solve"}
+        How to solve the auxiliary system H w = grad L_gen. "step": the paper's plain step; "adam":
+        Adam in its place. "scaled" and "solve" use the positive semi-definite part of H and only
+        the distance loss (the rest is zero at the head's optimum): steps scaled by the largest
+        curvature, or conjugate gradients (exact for a linear head).
     aux_rate : float
-        Step size of "scaled" (in units of one over the largest curvature) and "step".
+        Step size of "scaled" (in units of one over the largest curvature), "step" and "adam".
     moving_average : float
-        theta of MA-SOBA; 1 is the raw hypergradient.
+        theta of MA-SOBA (rho in the paper's algorithm); 1 is the raw hypergradient.
     average_first : bool
         Whether the moving average includes the new direction before the outer step; in the paper
         it does so after the step.
+    bias_correction : bool
+        Whether to divide the moving average by the total weight of the directions in it, as Adam
+        does; otherwise it starts near 0.
     head_rate : float, optional
         Learning rate of the head; the network's by default.
+    schedules : mapping, optional
+        From "outer", "inner", "aux" and "average" (alpha, beta, gamma and rho of the paper's
+        algorithm) to how these rates change with the step k, which counts from 0 and includes the
+        warm start: "constant", "inverse_sqrt" (1 / sqrt(k + 1)), "inverse" (1 / (k + 1)), "cosine"
+        (down to 0 at the end of the network's ``epochs``, even if training stops early), or a
+        function of k that returns a factor. A model with functions can't be saved.
+    clip : float, optional
+        Largest norm of each direction, for each member of the ensemble: of the trunk before
+        averaging, of the head, and of the auxiliary variable (not with ``aux="solve"``).
+    order : {"together", "sequential"}
+        "together": all directions at one iterate, as in the paper. "sequential": the head moves
+        first, and the directions of the auxiliary variable and the trunk are those at the new
+        head, which runs twice; the trunk still has one forward and one backward pass.
     root : {"smooth", "hard"}
         Which fairest threshold: that of the smooth disparity, as in theorem 2, or that of the
         batch's hard disparity, as in the authors' release.
@@ -88,9 +108,10 @@ class GFB(ThresholdClassifier):  # eq:bilevel_optim, alg:proposed; weight: lambd
         Number of initial epochs (at least 100 steps) with the prediction loss only; 0 for none.
     network : Network, optional
         The network and how it is trained.
-    calibration : float or None
-        Share of the rows that ``fit`` holds out to find the frontier. If None, train on
-        all rows and call ``calibrate`` with other rows before predicting.
+    calibration : float, "auto" or None
+        Share of the rows that ``fit`` holds out to find the frontier. "auto" holds out what
+        certifying ``tolerance`` with confidence 0.95 is likely to need. If None, train on all rows
+        and call ``calibrate`` with other rows before predicting.
     recalibrate : None or "group"
         "group" corrects each group's logits with a line first.
     pos_label : label, optional
@@ -111,8 +132,9 @@ class GFB(ThresholdClassifier):  # eq:bilevel_optim, alg:proposed; weight: lambd
         Operating points for every tolerance.
     history_ : DataFrame
         For each epoch: losses, ``score`` and hypervolume on validation rows, the residual of the
-        auxiliary system (NaN in the warm start, where ``warm`` is 1), the share of rows between 0
-        and the fairest thresholds, those thresholds, Acc_dep of theorem 1, the unconstrained gap.
+        auxiliary system (NaN in the warm start, where ``warm`` is 1), the unconstrained gap; for
+        criteria that limit the difference of one rate, also the share of rows between 0 and the
+        fairest thresholds, those thresholds, the smallest gap, Acc_dep of theorem 1.
     net_ : torch Module
         The trained network.
     encoder_ : Encoder or None
@@ -141,15 +163,21 @@ class GFB(ThresholdClassifier):  # eq:bilevel_optim, alg:proposed; weight: lambd
         rising: bool = False,
         randomize: Literal["hash"] | None = None,
         weight: float = 0.95,
+        outer: str = "adam",
+        inner: str = "adam",
         aux: str = "scaled",
         aux_rate: float = 0.5,
         moving_average: float = 1.0,
         average_first: bool = True,
+        bias_correction: bool = False,
         head_rate: float | None = None,
+        schedules: Mapping[str, str | Callable[[int], float]] | None = None,
+        clip: float | None = None,
+        order: str = "together",
         root: str = "smooth",
         warm_epochs: int = 1,
         network: Network | None = None,
-        calibration: float | None = 0.2,
+        calibration: float | Literal["auto"] | None = 0.2,
         recalibrate: str | None = None,
         pos_label: object = None,
         sensitive_column: object = None,
@@ -165,11 +193,17 @@ class GFB(ThresholdClassifier):  # eq:bilevel_optim, alg:proposed; weight: lambd
         self.rising = rising
         self.randomize = randomize
         self.weight = weight
+        self.outer = outer
+        self.inner = inner
         self.aux = aux
         self.aux_rate = aux_rate
         self.moving_average = moving_average
         self.average_first = average_first
+        self.bias_correction = bias_correction
         self.head_rate = head_rate
+        self.schedules = schedules
+        self.clip = clip
+        self.order = order
         self.root = root
         self.warm_epochs = warm_epochs
         self.network = network
@@ -185,20 +219,19 @@ class GFB(ThresholdClassifier):  # eq:bilevel_optim, alg:proposed; weight: lambd
         self, X: object, y: object, sensitive_features: object, **more: Unpack[RowOptions]
     ) -> Self:
         self._check_settings()
-        rate = require_compared_rate(self.problem.criterion)
+        rate = require_compared(self.problem.criterion)
         rows = self._rows_to_fit(X, y, sensitive_features, **more)
-        if len(rows.groups) > 2:
+        if self.root == "hard" and (len(rows.groups) > 2 or isinstance(rate, tuple)):
             raise InvalidInputError(
-                "sensitive_features",
-                "hold two groups for GFB",
-                given=len(rows.groups),
-                hint="FairBayes takes any number.",
+                "root",
+                "be 'smooth' for more than two groups and for equalized odds",
+                given=repr(self.root),
             )
         require_torch()
         from fairdial.nn import masoba, steps
 
         network = chosen_network(self.network, Network())
-        weight = self.weight if len(rows.groups) == 2 else 1.0
+        weight = self.weight if len(rows.groups) > 1 else 1.0
 
         def make_step(net: Any, shares: Any, steps_per_epoch: int) -> steps.Step:
             objective = masoba.Objective(
@@ -217,6 +250,15 @@ class GFB(ThresholdClassifier):  # eq:bilevel_optim, alg:proposed; weight: lambd
                 aux_rate=self.aux_rate,
                 theta=self.moving_average,
                 average_first=self.average_first,
+                bias_correction=self.bias_correction,
+                outer_optimizer=self.outer,
+                inner_optimizer=self.inner,
+                schedules={
+                    name: partial(factor_at, given, steps=network.epochs * steps_per_epoch)
+                    for name, given in check_schedules(self.schedules).items()
+                },
+                clip=self.clip,
+                sequential=self.order == "sequential",
                 weight_decay=network.weight_decay,
                 warm_steps=max(self.warm_epochs * steps_per_epoch, MIN_WARM_STEPS)
                 if self.warm_epochs
@@ -224,7 +266,6 @@ class GFB(ThresholdClassifier):  # eq:bilevel_optim, alg:proposed; weight: lambd
             )
 
         fit_scorer(self, network, rows, make_step)
-        self._warn_if_ineffective()
         return self._calibrate_held_out(rows)
 
     def __sklearn_tags__(self) -> Any:
@@ -234,73 +275,49 @@ class GFB(ThresholdClassifier):  # eq:bilevel_optim, alg:proposed; weight: lambd
         return tags
 
     def _check_settings(self) -> None:
-        check_choice(self.aux, "aux", ("scaled", "step", "solve"))
+        check_choice(self.outer, "outer", ("adam", "sgd"))
+        check_choice(self.inner, "inner", ("adam", "sgd"))
+        check_choice(self.aux, "aux", ("scaled", "step", "adam", "solve"))
+        check_choice(self.order, "order", ("together", "sequential"))
         check_choice(self.root, "root", ("smooth", "hard"))
+        check_choice(self.average_first, "average_first", (False, True))
+        check_choice(self.bias_correction, "bias_correction", (False, True))
+        if "aux" in check_schedules(self.schedules) and self.aux == "solve":
+            raise InvalidInputError(
+                "schedules", "have no 'aux' with `aux='solve'`, which has no rate"
+            )
         for name, top in (("weight", 1.0), ("moving_average", 1.0), ("aux_rate", np.inf)):
             value = getattr(self, name)
             if not isinstance(value, Real) or not 0 < float(value) <= top:
                 raise InvalidInputError(name, f"lie in (0, {top:g}]", given=repr(value))
-        if self.head_rate is not None and not (
-            isinstance(self.head_rate, Real) and 0 < self.head_rate < np.inf
-        ):
-            raise InvalidInputError("head_rate", "be positive or None", given=repr(self.head_rate))
+        for name in ("head_rate", "clip"):
+            value = getattr(self, name)
+            if value is not None and not (isinstance(value, Real) and 0 < float(value) < np.inf):
+                raise InvalidInputError(name, "be positive or None", given=repr(value))
         check_count(self.warm_epochs, "warm_epochs", least=0)
         chosen_network(self.network, Network())
 
-    def _warn_if_ineffective(self) -> None:
-        """Warn if the bilevel part didn't do what it is meant to do."""
-        history = self.history_
-        if "warm" not in history or self.weight == 1:  # one group, or plain training
-            return
-        best = history.loc[self.best_epoch_]
-        if best["warm"] == 1:
-            warn(
-                f"training ended within the warm start ({len(history)} epochs), so this is plain "
-                "training; raise `epochs` or lower `warm_epochs`",
-                TrainingWarning,
-            )
-            return
-        known = "aux_residual" in history
-        residual = history["aux_residual"].median() if known else 0.0
-        if residual > DIVERGING:
-            warn(
-                "the auxiliary variable is far from solving its system (median residual "
-                f"{residual:.2f}; 0: solved, 1: no effect). The model is usable, but its bilevel "
-                "part didn't work; lower `aux_rate` or set `aux='solve'`",
-                TrainingWarning,
-            )
-        elif residual > INERT and self.aux != "solve":
-            warn(
-                f"the auxiliary system is inert (median residual {residual:.2f}; 0: solved, 1: no "
-                "effect). The model is usable, but its bilevel part did next to nothing: the trunk "
-                "followed the direct gradient only; `aux='solve'` solves the system",
-                TrainingWarning,
-            )
-        if "gap" in history and history["warm"].any() and best["warm"] == 0:
-            warm = history["gap"][history["warm"] == 1].iloc[-1]
-            if best["gap"] < COLLAPSED * warm:
-                warn(
-                    f"the unconstrained gap collapsed from {warm:.3f} to {best['gap']:.3f}, which "
-                    "costs accuracy at every tolerance; raise `weight`",
-                    TrainingWarning,
-                )
 
-
+ODDS = (TRUE_POSITIVE, FALSE_POSITIVE)
 OPPOSITE = {FALSE_NEGATIVE: TRUE_POSITIVE, TRUE_NEGATIVE: FALSE_POSITIVE}  # 1 minus the other
 
 
-def compared_rate(criterion: Criterion) -> Rate | None:
-    """Return the rate that the criterion compares between groups; None if there isn't just one.
+def compared(criterion: Criterion) -> Rate | tuple[Rate, Rate] | None:
+    """Return what the criterion compares between groups, if GFB can make it equal.
 
-    Where it is equal in all groups, its difference is 0, its ratio 1, and its opposite equal too.
+    That is one rate of selected rows, or the true and the false positive rate: equalized odds.
+    Where a rate is equal in all groups, its difference is 0, its ratio 1, and its opposite equal
+    too.
 
     Examples
     --------
     >>> from fairdial import criterion
-    >>> from fairdial.estimators.gfb import compared_rate
-    >>> compared_rate(criterion("false_negative_rate_parity")).name
+    >>> from fairdial.estimators.gfb import compared
+    >>> compared(criterion("false_negative_rate_parity")).name
     'true_positive_rate'
-    >>> compared_rate(criterion("equalized_odds")) is None
+    >>> [rate.name for rate in compared(criterion("equalized_odds"))]
+    ['true_positive_rate', 'false_positive_rate']
+    >>> compared(criterion("predictive_parity")) is None
     True
     """
     found = {
@@ -308,20 +325,22 @@ def compared_rate(criterion: Criterion) -> Rate | None:
         for demand in criterion.demands
         if demand.spread in ("difference", "ratio")
     }
+    if found == set(ODDS):
+        return ODDS
     rate = found.pop() if len(found) == 1 else None
     return rate if rate is not None and rate.has_link else None
 
 
-def require_compared_rate(criterion: Criterion) -> Rate:
-    """Return the rate that GFB makes equal; raise if the criterion compares others."""
-    rate = compared_rate(criterion)
-    if rate is None:
+def require_compared(criterion: Criterion) -> Rate | tuple[Rate, Rate]:
+    """Return what GFB makes equal; raise if the criterion compares other rates."""
+    found = compared(criterion)
+    if found is None:
         raise InvalidInputError(
             "criterion",
-            "compare one rate of selected rows to train GFB, such as demographic_parity, "
-            "equal_opportunity or predictive_equality",
+            "compare one rate of selected rows to train GFB (demographic_parity, "
+            "equal_opportunity, predictive_equality), or two (equalized_odds)",
             given=criterion.name,
             hint="Train with criterion='equal_opportunity'; then call "
             f"set_params(criterion={criterion.name!r}) and calibrate.",
         )
-    return rate
+    return found

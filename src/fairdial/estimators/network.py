@@ -16,9 +16,17 @@ from sklearn.utils import check_random_state
 
 from fairdial._arrays import Floats, Indices, Mask
 from fairdial.core.problem import Problem
-from fairdial.errors import InterruptedWarning, InvalidInputError, require_torch, warn
+from fairdial.errors import (
+    InterruptedWarning,
+    InvalidInputError,
+    TrainingWarning,
+    require_torch,
+    warn,
+)
 from fairdial.estimators.rows import Rows, hold_out
+from fairdial.nn.monitor import ValidationRows, findings
 from fairdial.nn.network import Network
+from fairdial.nn.schedules import check_schedules
 
 if TYPE_CHECKING:
     from fairdial.estimators.base import DialClassifier
@@ -167,7 +175,6 @@ def train_network(
     network: Network,
     rows: Rows,
     make_step: MakeStep,
-    targets: Floats | None = None,
     *,
     part: int = 0,
     fold: int = 0,
@@ -184,8 +191,6 @@ def train_network(
         Rows of the fit.
     make_step : callable
         ``make_step(net, shares, steps_per_epoch)`` is the method.
-    targets : (n,) array, optional
-        Probabilities to learn instead of labels.
     part, fold : int
         Which of several networks, each with its own weights and batches, and which fold. All but
         the first have their own folder for checkpoints.
@@ -206,26 +211,21 @@ def train_network(
             make_step,
             partial(score_dial, by=network.score),
             description=describe(model),
-            targets=targets,
+            schedules=check_schedules(getattr(model, "schedules", None)),
         ),
         seed=part_seed(seed, part),
         start=model.net_ if _continues(model) else None,
         checkpoint=checkpoint,
     )
     report_interruption(network, fitted)
+    report_training(model, network, data, fitted.history, fitted.best_epoch[0])
     scorer = NetScorer(fitted.net, data.encode)
     return Trained(scorer, fitted.net, fitted.history, fitted.best_epoch[0], data.validation)
 
 
-def fit_scorer(
-    model: DialClassifier,
-    network: Network,
-    rows: Rows,
-    make_step: MakeStep,
-    targets: Floats | None = None,
-) -> None:
+def fit_scorer(model: DialClassifier, network: Network, rows: Rows, make_step: MakeStep) -> None:
     """Train one network and set the estimator's learned attributes."""
-    trained = train_network(model, network, rows, make_step, targets)
+    trained = train_network(model, network, rows, make_step)
     model.scorer_, model.net_ = trained.scorer, trained.net
     model.encoder_ = trained.scorer.encode.encoder
     model.history_, model.best_epoch_ = trained.history, trained.best_epoch
@@ -247,14 +247,42 @@ def report_interruption(network: Network, fitted: Fitted) -> None:
     )
 
 
+def report_training(
+    model: DialClassifier,
+    network: Network,
+    data: TrainingData,
+    history: pd.DataFrame,
+    best_epoch: int | list[int],
+) -> None:
+    """Warn of what the training monitor finds."""
+    if len(data.validation) == 0:
+        return
+    weights = data.weights_of(data.validation)
+    weights = np.ones(len(data.validation)) if weights is None else weights
+    positive = float(np.average(data.y[data.validation], weights=weights))
+    equivalent = float(weights.sum() ** 2 / np.square(weights).sum())  # Kish's sample size
+    rows = ValidationRows(equivalent, min(positive, 1.0 - positive))
+    settings = network.get_params(deep=False) | model.get_params(deep=False)
+    for message in findings(history, best_epoch, settings, rows):
+        warn(message, TrainingWarning)
+
+
 def _continues(model: DialClassifier) -> bool:
     """Return whether a fit starts from the weights of the last one."""
     return bool(getattr(model, "warm_start", False)) and hasattr(model, "net_")
 
 
 def describe(model: DialClassifier) -> str:
-    """Return the method and its own settings, without the network, the seed and the dial."""
-    others = {"network", "estimator", "random_state", "tolerance", "recalibrate", "min_count"}
+    """Return the method's own settings, without schedules, the network, the seed and the dial."""
+    others = {
+        "schedules",
+        "network",
+        "estimator",
+        "random_state",
+        "tolerance",
+        "recalibrate",
+        "min_count",
+    }
     others |= {field.name for field in fields(Problem)} - {"criterion"}
     params = model.get_params(deep=False)
     return type(model).__name__ + repr(

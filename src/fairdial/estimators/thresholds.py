@@ -25,11 +25,12 @@ from fairdial.core.decide import by_label
 from fairdial.core.histograms import Grid
 from fairdial.core.objectives import Objective
 from fairdial.core.problem import Budget, Problem, make_problem
+from fairdial.core.rule_sequences import PATH_SHARE
 from fairdial.core.sweep import sweep_encoded
 from fairdial.errors import InvalidInputError
 from fairdial.estimators.base import DialClassifier
 from fairdial.estimators.draws import draw_rows
-from fairdial.estimators.rows import Sample, groups_by_name
+from fairdial.estimators.rows import Rows, Sample, groups_by_name, take_rows
 from fairdial.estimators.score_checks import count_by_score, warn_if_biased, warn_if_seen
 from fairdial.estimators.scorers import PlattMap, Scorer
 from fairdial.large.files import BITS
@@ -41,6 +42,7 @@ from fairdial.plotting import draw_logits
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+FEW_ROWS = 100  # of a group, too few to find rules that certificates test
 FEATURES = ("n_features_in_", "feature_names_in_")
 
 
@@ -80,6 +82,32 @@ class ThresholdClassifier(DialClassifier):
         )
 
     # ---- calibrate -----------------------------------------------------------------------------
+
+    def _calibrate_held_out(self, rows: Rows) -> Self:
+        """Find the frontier on held-out rows; the training rows guide certificates if that helps.
+
+        It helps if a group is so small that a part of its calibration rows says little.
+        """
+        super()._calibrate_held_out(rows)
+        frontier = getattr(self, "frontier_", None)
+        if frontier is None or frontier.certificate != "declared" or len(frontier.groups) == 2:
+            return self
+        few = PATH_SHARE * float(frontier.eligible.min()) < FEW_ROWS
+        if not (few and frontier.problem.uses_path and frontier.needs_declared_tolerance):
+            return self
+        sample = rows.sample(rows.train)
+        logits = self.scorer_.logits(take_rows(rows.X, rows.train), sample.codes)
+        other = sweep_encoded(
+            check_scores(logits, "logits of the estimator", nan=False),
+            sample.codes,
+            sample.positive,
+            frontier.problem,
+            frontier.groups,
+            min_count=1,
+            argument="sensitive_features",
+        )
+        self.frontier_ = frontier.guided_by(other)
+        return self
 
     def _find_frontier(self, X: Any, sample: Sample) -> Self:
         return self._set_frontier(self.scorer_.logits(X, sample.codes), sample)

@@ -53,8 +53,9 @@ class TensorInputs:
         return len(self.features)
 
     def take(self, index: Tensor) -> Tensor:
-        """Return the rows at these positions (b, ...)."""
-        return self.features.index_select(0, index.to(self.features.device))
+        """Return the rows at these positions (b, ...); inputs in float16 become float32."""
+        taken = self.features.index_select(0, index.to(self.features.device))
+        return taken.float() if taken.dtype == torch.float16 else taken
 
 
 class DatasetInputs:
@@ -125,7 +126,9 @@ class InputEncoder:
             return PictureInputs(X, self.device)
         if self.encoder is not None:
             encoded = self.encoder.transform(X)
-            features = torch.from_numpy(np.ascontiguousarray(encoded, np.float32))
+            half = getattr(encoded, "dtype", None) == np.float16  # large maps
+            dtype = np.float16 if half else np.float32
+            features = torch.from_numpy(np.ascontiguousarray(encoded, dtype))
         elif isinstance(X, Tensor):
             features = X.detach().float()
         else:
@@ -232,20 +235,25 @@ class TrainingData:
         return self.unencoded and sample.ndim == 2 and sample.shape[1] >= WIDE
 
     def shares(self) -> Floats:
-        """Return P(group, eligible) of the training rows, (K,).
+        """Return P(group, eligible) of the training rows, (K,), or P(group, label), (2, K).
 
-        Rows are eligible by the label of the criterion's rate; if there are several labels, or none
-        is fixed, all rows are.
+        Rows are eligible by the label of the criterion's rates; if that isn't fixed, all rows are,
+        and if it differs between the rates, both labels are counted.
         """
-        labels = {rate.eligible for rate in self.criterion.rates}
-        label = labels.pop() if len(labels) == 1 else None
-        fixed = label in (0, 1)
-        places = self.train[self.y[self.train] == label] if fixed else self.train
-        eligible = count_rows(
+        eligible = {rate.eligible for rate in self.criterion.rates}
+        if len(eligible) > 1:
+            return np.stack([self._share(label) for label in (0, 1)])
+        (label,) = eligible
+        return self._share(label if label in (0, 1) else None)
+
+    def _share(self, label: object) -> Floats:
+        """Return P(group, label) of the training rows, (K,); P(group) without a label."""
+        places = self.train if label is None else self.train[self.y[self.train] == label]
+        counts = count_rows(
             self.codes[places], None, self.n_groups, weights=self.weights_of(places)
         )
         total = len(self.train) if self.weights is None else self.weights[self.train].sum()
-        return np.asarray(eligible[0] / total, np.float64)
+        return np.asarray(counts[0] / total, np.float64)
 
     def batches(
         self,
@@ -253,17 +261,15 @@ class TrainingData:
         size: int,
         seed: int,
         epoch: str,
-        targets: Floats | None = None,
         processes: ProcessGroup = SINGLE_PROCESS,
     ) -> PairedBatches:
-        """Return batches of the training rows; ``targets`` replace their labels."""
+        """Return batches of the training rows."""
         parts = [self.train[self.codes[self.train] == a] for a in range(self.n_groups)]
         if any(len(part) == 0 for part in parts):
             raise InvalidInputError("sensitive_features", "leave training rows in every group")
-        y = self.y if targets is None else targets
         batches = PairedBatches(
             self.inputs,
-            torch.as_tensor(y, dtype=torch.float32, device=self.encode.device),
+            torch.as_tensor(self.y, dtype=torch.float32, device=self.encode.device),
             parts,
             size=size,
             seed=seed,

@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,7 +15,7 @@ from fairdial._files import replacing
 from fairdial.datasets.picture_cache import cache_folder, open_folder
 from fairdial.errors import FairdialWarning, warn
 
-Features = NDArray[np.float32]
+Features = NDArray[np.floating[Any]]
 
 
 def cached(
@@ -24,6 +25,7 @@ def cached(
     compute: Callable[[], Features],
     *,
     subfolder: str = "",
+    dtype: type = np.float32,
 ) -> Features:
     """Return the features of a key: read from the folder, or else computed and written.
 
@@ -39,30 +41,35 @@ def cached(
         Computes the features.
     subfolder : str
         Where in the folder the file is.
+    dtype : type
+        Precision of the features.
     """
     opened = open_folder(cache_folder(folder) / subfolder)
     path = opened / f"{key}.npy"
     with _locked(opened / f"{key}.lock"):
-        found = _read(path, shape)
+        found = _read(path, shape, dtype)
         if found is None:
             found = compute()
-            _write(path, found)
+            _write(path, np.asarray(found, dtype))
     return found
 
 
-def _read(path: Path, shape: tuple[int, ...]) -> Features | None:
-    """Return the file's array, or None if it is missing or incomplete."""
+def _read(path: Path, shape: tuple[int, ...], dtype: type) -> Features | None:
+    """Return the file's array, or None if it is missing or incomplete.
+
+    It is mapped copy-on-write: processes share its memory, and torch can use it as it is.
+    """
     try:
-        found: Features = np.load(path, mmap_mode="r", allow_pickle=False)
+        found: Features = np.load(path, mmap_mode="c", allow_pickle=False)
     except (OSError, ValueError, EOFError):
         return None
-    return found if found.shape == shape and found.dtype == np.float32 else None
+    return found if found.shape == shape and found.dtype == dtype else None
 
 
 def _write(path: Path, values: Features) -> None:
     try:
         with replacing(path) as file:
-            np.save(file, np.asarray(values, np.float32), allow_pickle=False)
+            np.save(file, values, allow_pickle=False)
     except OSError as error:  # a full disk must not lose what took long to compute
         warn(f"features could not be stored in `cache`: {error}", FairdialWarning)
 

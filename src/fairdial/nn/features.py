@@ -43,6 +43,10 @@ class ResNetEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     stages : tuple of int
         The stages whose averages are the features; on small pictures, the last two (768 features)
         are better than the last only.
+    maps : bool
+        Return the feature maps of one stage instead of averages, as float16 and unscaled, for a
+        trunk that continues from there: :class:`~fairdial.nn.resnet.LastStage` after
+        ``stages=(3,)``.
     adapt : int
         Number of training pictures, drawn at random, that the statistics come from; 0 keeps those
         of the file.
@@ -71,6 +75,7 @@ class ResNetEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         weights: Any = None,
         *,
         stages: tuple[int, ...] = (3, 4),
+        maps: bool = False,
         adapt: int = 4096,
         cache: Any = None,
         device: str = "auto",
@@ -78,6 +83,7 @@ class ResNetEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     ) -> None:
         self.weights = weights
         self.stages = stages
+        self.maps = maps
         self.adapt = adapt
         self.cache = cache
         self.device = device
@@ -85,7 +91,7 @@ class ResNetEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
 
     @property
     def n_features_out_(self) -> int:
-        """Number of features of a picture."""
+        """Number of features of a picture, or of channels of its maps."""
         check_is_fitted(self, "net_")
         return int(self.net_.n_features)
 
@@ -96,21 +102,27 @@ class ResNetEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(SEED)
             net = ResNet18(self.weights, self.stages)
-        net = net.to(find_device(self.device)).eval()
+        if self.maps and len(net.stages) > 1:
+            raise InvalidInputError("stages", "be one stage with `maps`", given=repr(self.stages))
+        net = self._placed(net)
         size = min(self.adapt or len(pictures), len(pictures))
         drawn = np.random.default_rng(SEED).permutation(len(pictures))[:size]
         sample = pictures[drawn]  # in random order, so that batches are alike
-        start = _digest(net, sample.places_key(), repr(sample.mean + sample.std), str(self.adapt))
+        settings = str(self.adapt) + ("maps" if self.maps else "")
+        start = _digest(net, sample.places_key(), repr(sample.mean + sample.std), settings)
+
+        n = net.n_features
 
         def adapted() -> Features:
             if self.adapt:
                 adapt_statistics(net, sample)
+            if self.maps:
+                return np.concatenate((_statistics(net), np.zeros(n), np.ones(n)))
             features = self._features(net, sample, "features of the sample")
             spread = features.std(axis=0)
             scale = np.where(spread > MIN_STD, spread, 1.0)
             return np.concatenate((_statistics(net), features.mean(axis=0), scale))
 
-        n = net.n_features
         found = self._cached(f"adapted-{start}", (_statistics(net).size + 2 * n,), adapted)
         _put_statistics(net, found[: -2 * n])
         self.net_, self.mean_, self.std_ = net, found[-2 * n : -n].copy(), found[-n:].copy()
@@ -118,19 +130,22 @@ class ResNetEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         return self
 
     def transform(self, X: Pictures) -> Features:
-        """Return the features, (n, ``n_features_out_``)."""
+        """Return the features (n, ``n_features_out_``), or maps (n, ``n_features_out_``, h, w)."""
         check_is_fitted(self, "net_")
         pictures = _checked(X)
 
         def scaled() -> Features:
             features = self._features(self.net_, pictures, "features")
+            if self.maps:
+                return features
             return np.asarray((features - self.mean_) / self.std_, np.float32)
 
         if len(pictures) < MIN_CACHED:
             return scaled()
         source = repr(pictures.mean + pictures.std) + pictures.places_key()
+        shape, dtype = _shape(self.net_, pictures, self.maps)
         name = hashlib.sha256((self.key_ + source).encode()).hexdigest()[:DIGITS]
-        return self._cached(f"features-{name}", (len(pictures), self.n_features_out_), scaled)
+        return self._cached(f"{'maps' if self.maps else 'features'}-{name}", shape, scaled, dtype)
 
     def to_bytes(self) -> bytes:
         """Return what was learned as safetensors, for :meth:`put_bytes`."""
@@ -151,40 +166,67 @@ class ResNetEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         if not all(bool(tensor.isfinite().all()) for tensor in found.values()):
             raise ValueError("weights that aren't finite")
         net.load_state_dict(found)
-        self.net_, self.mean_, self.std_ = net.to(find_device(self.device)).eval(), mean, std
+        self.net_, self.mean_, self.std_ = self._placed(net), mean, std
         self.key_ = _digest(self.net_, mean.tobytes().hex(), std.tobytes().hex())
         return self
+
+    def _placed(self, net: ResNet18) -> ResNet18:
+        """Return the net on its device, ready to evaluate."""
+        if self.maps:  # faster, with other rounding than the features of earlier versions
+            net = net.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        return net.to(find_device(self.device)).eval()
 
     def _features(self, net: ResNet18, pictures: Pictures, title: str) -> Features:
         batches = -(-len(pictures) // BATCH)
         with Bar(title, batches, ()) if self.verbose else Silent() as shown:
-            return run_net(net, pictures, shown.advance)
+            return run_net(net, pictures, shown.advance, maps=self.maps)
 
     def _cached(
-        self, key: str, shape: tuple[int, ...], compute: Callable[[], Features]
+        self,
+        key: str,
+        shape: tuple[int, ...],
+        compute: Callable[[], Features],
+        dtype: type = np.float32,
     ) -> Features:
         if self.cache is False:
             return compute()
-        return cached(self.cache, key, shape, compute, subfolder="resnet")
+        return cached(self.cache, key, shape, compute, subfolder="resnet", dtype=dtype)
 
 
 @torch.no_grad()
 def run_net(
-    net: ResNet18, pictures: Pictures, advance: Callable[[dict[str, Any]], None] | None = None
+    net: ResNet18,
+    pictures: Pictures,
+    advance: Callable[[dict[str, Any]], None] | None = None,
+    *,
+    maps: bool = False,
 ) -> Features:
-    """Return the features (n, f) of pictures in evaluation mode, independent of the batch."""
+    """Return the features (n, f) of pictures in evaluation mode, independent of the batch.
+
+    With ``maps``, the maps (n, f, h, w) of the net's only stage in float16.
+    """
     rows = PictureInputs(pictures, next(net.parameters()).device)
-    features = np.empty((len(pictures), net.n_features), np.float32)
+    features: Features = np.empty(*_shape(net, pictures, maps))
     net.eval()
     for start in range(0, len(pictures), BATCH):
         places = torch.arange(start, min(start + BATCH, len(pictures)))
         both = (
             places.repeat(2) if len(places) == 1 else places
         )  # a single one is rounded differently
-        features[start : start + BATCH] = net(rows.take(both))[: len(places)].cpu().numpy()
+        found = net.maps(rows.take(both))[0] if maps else net(rows.take(both))
+        features[start : start + BATCH] = found[: len(places)].cpu().numpy()
         if advance is not None:
             advance({})
     return features
+
+
+@torch.no_grad()
+def _shape(net: ResNet18, pictures: Pictures, maps: bool) -> tuple[tuple[int, ...], type]:
+    """Return the shape and precision of pictures' features, or of the maps of the last stage."""
+    if not maps:
+        return (len(pictures), net.n_features), np.float32
+    x = PictureInputs(pictures, next(net.parameters()).device).take(torch.tensor([0, 0]))
+    return (len(pictures), *net.eval().maps(x)[-1].shape[1:]), np.float16
 
 
 @torch.no_grad()

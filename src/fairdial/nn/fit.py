@@ -5,8 +5,8 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +25,7 @@ from fairdial.nn.loop import Progress, Record, train
 from fairdial.nn.nets import DialNet
 from fairdial.nn.network import Network
 from fairdial.nn.process_group import ProcessGroup
+from fairdial.nn.schedules import Factor, factor_at
 from fairdial.nn.steps import Step
 from fairdial.progress import Bar
 
@@ -48,8 +49,8 @@ class Method:
         Arguments of the hyper-networks, if the net is modulated.
     description : str
         The method's own settings, for the checkpoint's key.
-    targets : (n,) array, optional
-        Probabilities that the nets learn instead of the rows' labels.
+    schedules : mapping
+        Its schedules, which the key holds by their factors at the start of each epoch.
     """
 
     make_step: Callable[[DialNet, Floats, int], Step]
@@ -57,7 +58,7 @@ class Method:
     runs: int = 1
     film: FilmSettings | None = None
     description: str = ""
-    targets: Floats | None = None
+    schedules: Mapping[str, str | Factor] = field(default_factory=dict)
 
 
 @dataclass
@@ -118,13 +119,14 @@ def fit_network(
             size=network.batch_size,
             seed=seed + 1,
             epoch=network.epoch,
-            targets=method.targets,
             processes=processes,
         )
         _refuse_wrapped(processes, net)
         _refuse_differences(processes, _identity(data, seed, net))
         processes.broadcast(net.state_dict().values())  # each process may have drawn its own trunk
-        key = _run_key(network, data, seed, method.description, net)
+        key = ""
+        if checkpoint is not None or processes.size > 1:
+            key = _run_key(network, data, seed, method, net, batches.steps)
         _refuse_differences(processes, {"`X` or the parameters": key})
         if processes.rank:  # dropout differs between processes
             torch.manual_seed(seed + processes.rank)
@@ -228,9 +230,9 @@ def _refuse_differences(processes: ProcessGroup, identity: dict[str, Any]) -> No
 
 
 def _run_key(
-    network: Network, data: TrainingData, seed: int, description: str, net: DialNet
+    network: Network, data: TrainingData, seed: int, method: Method, net: DialNet, steps: int
 ) -> str:
-    """Return a key that differs between different runs."""
+    """Return a key that differs between different runs; an epoch has ``steps`` steps."""
     inputs = data.inputs
     irrelevant = ("verbose", "callbacks", "checkpoint", "trunk", "encoder", "device")
     params = {k: v for k, v in network.get_params(deep=False).items() if k not in irrelevant}
@@ -250,5 +252,10 @@ def _run_key(
     digest.update(repr(net).encode())
     for weights in net.state_dict().values():  # initial weights: trunk, seed, warm start
         digest.update(weights.cpu().numpy().tobytes())
-    settings = [__version__, params, data.criterion.name, seed, description]
+    starts = range(0, network.epochs * steps, steps)
+    factors = {  # a function's text holds its address, and two functions may have the same name
+        name: [factor_at(given, step, network.epochs * steps) for step in starts]
+        for name, given in sorted(method.schedules.items())
+    }
+    settings = [__version__, params, data.criterion.name, seed, method.description, factors]
     return digest.hexdigest()[:16] + json.dumps(settings, default=str)

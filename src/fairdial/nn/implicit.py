@@ -7,6 +7,7 @@ bracket. Its gradient follows from the implicit function theorem.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -33,6 +34,17 @@ class Fairest(NamedTuple):
     threshold_slopes: Floats  # (M, 2): d threshold / dt
     gradient: Floats  # (M, 2, n): dt / dZ; zero where t is clamped
 
+    @property
+    def start(self) -> Floats:
+        """Where the search in the next batch starts."""
+        return self.t
+
+    def pull_back(self, by_threshold: Floats) -> Floats:
+        """Return the gradient in the logits (M, 2, n) from that in the thresholds (M, 2)."""
+        by_t = (by_threshold * self.threshold_slopes).sum(axis=1)  # (M,)
+        pulled: Floats = by_t[:, None, None] * self.gradient
+        return pulled
+
 
 def setting_domain(rate: Rate, shares: Floats) -> tuple[float, float]:
     """Return the open interval of t on which both groups' thresholds are finite.
@@ -58,14 +70,9 @@ class _Phi:
         shares: Floats,
         counts: Floats | None,
         k: float,
-        gap: float = 0.0,
     ) -> None:
         self.logits, self.rate, self.counts, self.half_k = logits, rate, counts, k / 2.0
         self.sign_over_share = SIGNS / shares
-        self.allowed: Floats = np.zeros(len(logits))
-        if gap:  # allowed disparity, with the sign that it has at t = 0
-            unconstrained = self.at(np.zeros(len(logits)))[0]
-            self.allowed = np.clip(unconstrained, -gap, gap)
 
     def at(self, t: Floats) -> tuple[Floats, Floats]:
         """Return phi (M,) and dphi/dt (M,), which is negative."""
@@ -82,7 +89,7 @@ class _Phi:
             rates = np.einsum("mgn,gn->mg", tanh, self.counts)
             squares = np.einsum("mgn,mgn,gn->mg", tanh, tanh, self.counts)
         slopes = (1.0 - squares) * self.slopes
-        phi = (rates[:, 1] - rates[:, 0]) / 2.0 - self.allowed
+        phi = (rates[:, 1] - rates[:, 0]) / 2.0
         return phi, (slopes[:, 0] - slopes[:, 1]) * (self.half_k / 2.0)
 
     def gradient(self, by_t: Floats) -> Floats:
@@ -126,7 +133,6 @@ def find_fairest(
     clamp: float = CLAMP,
     hard: bool = False,
     accuracy: float = ACCURATE,
-    gap: float = 0.0,
 ) -> Fairest:
     """Return the root of phi for each net: the t(Z) of thm:ift_t.
 
@@ -156,9 +162,6 @@ def find_fairest(
         phi at this t.
     accuracy : float
         Accuracy of phi at the root.
-    gap : float
-        Allowed size of phi: find the smallest t that reduces it to this; t is 0, without a
-        gradient, if phi is within it already.
 
     Examples
     --------
@@ -178,7 +181,7 @@ def find_fairest(
     low, high = setting_domain(rate, shares)
     clamp = min(clamp, (high - low) / 10.0)  # the domain of a rare group is narrow
     low, high = low + clamp, high - clamp
-    phi = _Phi(logits, rate, shares, counts, sharpness, gap)
+    phi = _Phi(logits, rate, shares, counts, sharpness)
     if hard:
         t = np.minimum(np.maximum(hard_root(logits, rate, shares, counts), low), high)
         by_t = phi.at(t)[1]
@@ -187,7 +190,6 @@ def find_fairest(
         if start is not None and by_t.max() > FLATTEST:  # flat: t must not depend on the last batch
             t, by_t = _solve(phi, low, high, None, accuracy)
     gradient = phi.gradient(by_t)
-    gradient[np.abs(phi.allowed) < gap] = 0.0
     if not (t.min() - low > AT_CLAMP and high - t.max() > AT_CLAMP):  # some t is clamped
         gradient[(t - low < AT_CLAMP) | (high - t < AT_CLAMP)] = 0.0
     return Fairest(t, phi.thresholds, phi.slopes, gradient)
@@ -206,16 +208,31 @@ def _solve(
         t = t - value / np.minimum(by_t, -TINY)
         if not (t.min() > low and t.max() < high):
             break
-    left, right = np.full(n_nets, low), np.full(n_nets, high)
     t = np.minimum(np.maximum(np.nan_to_num(t), low), high)
+    t = find_root(phi.at, t, np.full(n_nets, low), np.full(n_nets, high), accuracy)
+    return t, phi.at(t)[1]
+
+
+def find_root(
+    function: Callable[[Floats], tuple[Floats, Floats]],
+    t: Floats,
+    left: Floats,
+    right: Floats,
+    accuracy: float,
+) -> Floats:
+    """Return roots of a decreasing function of each entry, by Newton steps within brackets.
+
+    The function returns its values and slopes. Without a root in its bracket, an entry ends at the
+    end where the function is closest to 0.
+    """
     for _ in range(ITERATIONS):
-        value, by_t = phi.at(t)
+        value, slope = function(t)
         above = value > 0  # the root lies above t
         left, right = np.where(above, t, left), np.where(above, right, t)
-        step = t - value / np.minimum(by_t, -TINY)
+        step = t - value / np.minimum(slope, -TINY)
         step = np.where((step > left) & (step < right), step, (left + right) / 2)
         done = (np.abs(value) < accuracy) | (np.abs(step - t) < 1e-15)
         if done.all():
             break
         t = np.where(done, t, step)
-    return t, phi.at(t)[1]
+    return t

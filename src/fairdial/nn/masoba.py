@@ -16,7 +16,7 @@ backward pass only; the second-order terms are confined to the head.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -26,20 +26,22 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from fairdial._arrays import Floats
-from fairdial.core.rates import Rate
-from fairdial.nn.implicit import CLAMP, find_fairest
+from fairdial.nn.equal_odds import STIFFNESS
+from fairdial.nn.fairest import Compared, find_thresholds
+from fairdial.nn.implicit import CLAMP
 from fairdial.nn.losses import SHARPNESS, boundary_distance, focal
 from fairdial.nn.nets import DialNet, Head, Tangent
 from fairdial.nn.process_group import SINGLE_PROCESS, ProcessGroup
 
 
 class Cotangents(NamedTuple):
-    """Derivatives of both objectives in the logits, (M, G, B)."""
+    """Derivatives of both objectives in the logits, (M, G, B) if not said otherwise."""
 
     u: Tensor  # L_pred, first
     c: Tensor  # L_pred, second
     v: Tensor  # L_gen, first
     v_distance: Tensor  # the part of v due to (1 - weight) L_dist
+    distant: Tensor  # (M,): whether the joint batch has a distance loss that depends on the logits
 
 
 @dataclass
@@ -48,10 +50,10 @@ class Objective:
 
     Parameters
     ----------
-    rate : Rate
-        Rate of the criterion.
-    shares : (2,) array
-        P(group, eligible) of the training rows.
+    rate : Rate or (Rate, Rate)
+        Rate of the criterion; the true and the false positive rate for equalized odds.
+    shares : (G,) or (2, G) array
+        P(group, eligible) of the training rows, or P(group, label).
     weight : float
         lambda of eq:l_gen; 1 is plain prediction loss.
     gamma : float
@@ -61,12 +63,14 @@ class Objective:
     clamp : float
         Distance that t keeps from the ends of its domain.
     hard : bool
-        Use the root of the batch's hard disparity, as in the authors' code.
+        Use the root of the batch's hard disparity, as in the authors' code (two groups).
     accuracy : float
         Accuracy of the root.
+    stiffness : float
+        Price of a rate's distance from the mean; only for equalized odds.
     """
 
-    rate: Rate
+    rate: Compared
     shares: Floats
     weight: float = 0.95
     gamma: float = 0.0
@@ -74,6 +78,7 @@ class Objective:
     clamp: float = CLAMP
     hard: bool = False
     accuracy: float = 1e-8  # far below the noise of a batch
+    stiffness: float = STIFFNESS
     t: Floats | None = field(default=None, repr=False)  # the last roots: the next start
 
     def prediction(self, logits: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
@@ -91,46 +96,39 @@ class Objective:
         return losses
 
     def __call__(self, logits: Tensor, y: Tensor) -> Cotangents:
-        """Return the derivatives, with those of L_gen (eq:l_gen), at logits (M, 2, B)."""
+        """Return the derivatives, with those of L_gen (eq:l_gen), at logits (M, G, B)."""
         u, c = self.prediction(logits, y)
         if self.weight == 1.0:
-            return Cotangents(u, c, u, torch.zeros_like(u))
+            none = torch.zeros(len(u), dtype=torch.bool, device=u.device)
+            return Cotangents(u, c, u, torch.zeros_like(u), none)
         part = _like((1.0 - self.weight) * self._distance(logits, y)[1], logits)
-        return Cotangents(u, c, torch.add(part, u, alpha=self.weight), part)
-
-    @property
-    def _label(self) -> int | None:
-        """Label of the eligible rows; None if all are."""
-        label = self.rate.eligible
-        return label if isinstance(label, int) else None
+        distant = part.flatten(1).any(dim=1)
+        return Cotangents(u, c, torch.add(part, u, alpha=self.weight), part, distant)
 
     def _distance(self, logits: Tensor, y: Tensor) -> tuple[Floats, Floats]:
         """Return L_dist (M,), eq:L_dist, and its derivative in the logits.
 
         The derivative includes the thresholds, which follow t(Z) with gradient eq:nabla_t.
         """
-        eligible = None
         z = logits.cpu().numpy().astype(np.float64)
-        if self._label is not None:
-            eligible = (y == self._label).cpu().numpy()
-            if not eligible.any(axis=1).all():  # no eligible row in a group: no threshold
-                return np.zeros(len(z)), np.zeros_like(z)
-        found = find_fairest(
+        found = find_thresholds(
             z,
+            (y == 1).cpu().numpy(),
             self.rate,
             self.shares,
-            eligible,
             sharpness=self.sharpness,
             start=self.t,
             clamp=self.clamp,
             hard=self.hard,
             accuracy=self.accuracy,
+            stiffness=self.stiffness,
         )
-        self.t = found.t
+        if found is None:  # no eligible row in a group: no threshold
+            return np.zeros(len(z)), np.zeros_like(z)
+        self.t = found.start
         d = boundary_distance(z, found.thresholds[:, :, None], self.sharpness)
-        scale = 0.5 / z.shape[-1]  # mean of a group, then over groups
-        by_t = (d.by_threshold.sum(axis=-1) * found.threshold_slopes).sum(axis=1)  # (M,)
-        by_logit = d.by_logit + by_t[:, None, None] * found.gradient
+        scale = 1.0 / y.numel()  # mean of a group, then over groups
+        by_logit = d.by_logit + found.pull_back(d.by_threshold.sum(axis=-1))
         return d.value.mean(axis=(1, 2)), scale * by_logit
 
 
@@ -157,10 +155,14 @@ def directions(
     w: Sequence[Tensor],
     objective: Objective,
     processes: ProcessGroup = SINGLE_PROCESS,
+    move_head: Callable[[list[Tensor]], None] | None = None,
 ) -> Directions:
     """Compute D_g (in the trunk's ``.grad``), D_z and D_w: eq:d_ga, eq:d_za, eq:w.
 
     With several processes, x is this process's part of the joint batch and y holds all its labels.
+    ``move_head(D_z)``, if given, moves the head before the other directions are computed, on the
+    same features: the trunk has one forward and one backward pass either way. The logits are those
+    before the move.
     """
     features = processes.forward(net.trunk, net.arrange(x))  # with graph
     fixed = features.detach()
@@ -168,10 +170,17 @@ def directions(
     inner, auxiliary, df, cotangents, logits, tangent = compute(
         net, fixed, y, w, objective, processes
     )
+    if move_head is not None:
+        inner = processes.all_sum(inner)
+        move_head(inner)
+        _, auxiliary, df, cotangents, _, tangent = compute(net, fixed, y, w, objective, processes)
     if features.requires_grad:
         processes.backward(features, df)
-    both = processes.all_sum(inner + auxiliary, grads_of=net.trunk)
-    inner, auxiliary = both[: len(inner)], both[len(inner) :]
+    if move_head is not None:
+        auxiliary = processes.all_sum(auxiliary, grads_of=net.trunk)
+    else:
+        both = processes.all_sum(inner + auxiliary, grads_of=net.trunk)
+        inner, auxiliary = both[: len(inner)], both[len(inner) :]
     return Directions(inner, auxiliary, cotangents, fixed, logits, tangent)
 
 
@@ -180,7 +189,9 @@ def _at_logits(
 ) -> tuple[Cotangents, Tensor]:
     """Return derivatives in these rows' logits (M, G, b), and the joint batch's logits."""
     joint = processes.all_gather(logits, y.shape[-1])
-    return Cotangents(*map(processes.local_rows, objective(joint, y))), joint
+    *rows, distant = objective(joint, y)
+    u, c, v, v_distance = map(processes.local_rows, rows)
+    return Cotangents(u, c, v, v_distance, distant), joint
 
 
 def _own_head(net: DialNet) -> Head:
@@ -335,25 +346,22 @@ def residual(
     objective: Objective,
     *,
     damping: float = 0.0,
-    exact: bool = True,
     processes: ProcessGroup = SINGLE_PROCESS,
 ) -> float:
     """Return how far ``w`` is from solving its system, ``|H w - g| / |g|``, averaged over nets.
 
-    0 is solved, 1 is as good as ``w = 0``. ``exact`` is the paper's system; otherwise the positive
-    semi-definite one, whose right-hand side is the distance loss only (the prediction loss has no
-    gradient at the inner optimum).
+    0 is solved, 1 is as good as ``w = 0``. H is the positive semi-definite part of the Hessian and
+    g the gradient of the distance loss only: the gradient of the prediction loss is 0 at the inner
+    optimum, but on a single batch its noise would hide whether ``w`` has any effect. NaN for
+    batches without a distance loss.
     """
     features = processes.forward(net.trunk, net.arrange(x))
     head = _own_head(net)
-    _, rest, _, cot, _, t = _explicit(net, features, y, w, objective, processes)
+    t = head.tangent(features, w)
+    cot, _ = _at_logits(net.pairs(t.logits), y, objective, processes)
     system = GaussNewton(head, features, net.flat(cot.c), damping, processes)
-    right = net.flat(cot.v if exact else cot.v_distance)
-    if exact:
-        rest = [r.add_(d, alpha=damping) for r, d in zip(processes.all_sum(rest), w, strict=True)]
-    else:
-        rest = system.residual(w, right, t)
-    assert t is not None
+    right = net.flat(cot.v_distance)
+    rest = system.residual(w, right, t)
     whole = processes.all_sum(head.transpose(features, t, right))
     size = dot(whole, whole).sqrt().clamp_min(1e-30)
     return float(torch.where(size > 1e-30, dot(rest, rest).sqrt() / size, torch.nan).nanmean())

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from fairdial.errors import FairdialWarning, InvalidInputError, warn
+from fairdial.nn.taps import TapConv
 
 WIDTHS = (64, 128, 256, 512)  # channels of the stages
 IGNORED = ("fc.",)  # the classifier of ImageNet's classes
@@ -105,14 +106,89 @@ class ResNet18(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Map normalized pictures (n, 3, h, w) to features (n, n_features)."""
+        found = [m.mean(dim=(2, 3)) for m in self.maps(x)]
+        return torch.cat(found, dim=1) if len(found) > 1 else found[0]
+
+    def maps(self, x: Tensor) -> list[Tensor]:
+        """Map normalized pictures (n, 3, h, w) to the feature maps (n, c, h', w') of the stages."""
         x = functional.relu(self.bn1(self.conv1(x)), inplace=True)
         x = functional.max_pool2d(x, 3, 2, 1)
         found = []
         for stage in range(1, max(self.stages) + 1):
             x = getattr(self, f"layer{stage}")(x)
             if stage in self.stages:
-                found.append(x.mean(dim=(2, 3)))
-        return torch.cat(found, dim=1) if len(found) > 1 else found[0]
+                found.append(x)
+        return found
+
+
+class LastStage(nn.Module):
+    """ResNet-18's last stage, from the feature maps of the third to 512 features.
+
+    The trunk of a network whose encoder computes those maps once, with the layers before it frozen:
+    ``ResNetEncoder(weights, stages=(3,), maps=True)``.
+
+    Parameters
+    ----------
+    weights : path or dict of Tensor, optional
+        As for :class:`ResNet18`, of the whole ResNet.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from fairdial.nn.resnet import LastStage, ResNet18
+    >>> weights = ResNet18({}).state_dict()
+    >>> LastStage(weights)(torch.zeros(2, 256, 4, 4)).shape
+    torch.Size([2, 512])
+    """
+
+    def __init__(
+        self, weights: str | os.PathLike[str] | Mapping[str, Tensor] | None = None
+    ) -> None:
+        super().__init__()
+        blocks = ResNet18(weights).layer4
+        self.layer4 = nn.Sequential(*(_TapBlock(b) for b in blocks if isinstance(b, BasicBlock)))
+
+    def spec(self) -> dict[str, Any]:
+        """Return the arguments of :meth:`bare` that make such a net."""
+        return {}
+
+    @classmethod
+    def bare(cls) -> LastStage:
+        """Return a net whose weights are loaded later."""
+        return cls({})
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Map feature maps (n, 256, h, w) to features (n, 512)."""
+        return self.layer4(x.permute(2, 3, 0, 1)).mean(dim=(0, 1))  # type: ignore[no-any-return]
+
+
+class _TapBlock(nn.Module):
+    """A basic block on position-major maps (h, w, n, c)."""
+
+    def __init__(self, like: BasicBlock) -> None:
+        super().__init__()
+        self.conv1, self.bn1 = TapConv(like.conv1), like.bn1
+        self.conv2, self.bn2 = TapConv(like.conv2), like.bn2
+        self.downsample: nn.ModuleList | None = None
+        if isinstance(like.downsample, nn.Sequential):
+            conv, norm = like.downsample
+            assert isinstance(conv, nn.Conv2d)
+            self.downsample = nn.ModuleList((TapConv(conv), norm))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Map (h, w, n, c) to (h', w', n, c')."""
+        shortcut = x
+        if self.downsample is not None:
+            conv, norm = self.downsample
+            shortcut = _normalize(norm, conv(x))
+        y = functional.relu(_normalize(self.bn1, self.conv1(x)), inplace=True)
+        return functional.relu(_normalize(self.bn2, self.conv2(y)).add_(shortcut), inplace=True)
+
+
+def _normalize(norm: nn.Module, x: Tensor) -> Tensor:
+    """Apply batch normalization to position-major maps (h, w, n, c)."""
+    rows = x.flatten(0, 2)[:, :, None, None]  # (hwn, c, 1, 1)
+    return norm(rows).view(x.shape)  # type: ignore[no-any-return]
 
 
 def _checked_stages(stages: Any) -> tuple[int, ...]:

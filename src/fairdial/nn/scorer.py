@@ -15,10 +15,11 @@ from fairdial._arrays import Codes, Floats, Indices, Scores
 from fairdial.nn.data import InputEncoder, Inputs, TensorInputs
 from fairdial.nn.nets import DialNet, ModuleStack
 from fairdial.nn.process_group import SINGLE_PROCESS, ProcessGroup
+from fairdial.nn.taps import TapConv
 
 BATCH_ROWS = 4096
 BATCH_PICTURES = 256  # rows of a user's own trunk, whose features may take much memory
-CONVOLUTIONS = (nn.Conv1d, nn.Conv2d, nn.Conv3d)
+CONVOLUTIONS = (nn.Conv1d, nn.Conv2d, nn.Conv3d, TapConv)
 
 
 @torch.no_grad()

@@ -19,7 +19,7 @@ from fairdial.core.decide import (
 from fairdial.core.problem import Problem
 from fairdial.core.sweep import find_kinds, sweep_encoded
 from fairdial.errors import InvalidInputError
-from fairdial.metrics import hypervolume
+from fairdial.metrics import given_back, hypervolume
 from fairdial.nn.data import Inputs, TrainingData
 from fairdial.nn.nets import DialNet, ModuleStack
 from fairdial.nn.process_group import SINGLE_PROCESS, ProcessGroup
@@ -43,6 +43,8 @@ def score_dial(
 
 def dial_figures(logits: Scores, data: TrainingData, by: str = "dial") -> dict[str, float]:
     """Return the score of the validation rows' frontier, with other figures of the dial.
+
+    Figures of the fairest point are for simple criteria only: others search for it.
 
     "hypervolume" is the paper's: 50 tolerances, reference (0, 1). It doesn't notice a net that is
     less accurate at loose tolerances than at strict ones. "dial", the area under the accuracy that
@@ -80,9 +82,12 @@ def dial_figures(logits: Scores, data: TrainingData, by: str = "dial") -> dict[s
         "score": area if by == "hypervolume" else dial,
         "hypervolume": area,
         "accuracy": float(accuracies[-1]),
+        "selection_rate": float(np.average(select(logits, 0.0), weights=weights)),
         "gap": loosest,
-        "fairest_gap": float(frontier.gap.min() if data.criterion.is_simple else table.gap[0]),
     }
+    if not data.criterion.is_simple:  # the strictest of a few tolerances isn't the fairest point
+        return figures
+    figures["fairest_gap"] = float(frontier.gap.min())
     return figures | interval_figures(logits, codes, thresholds[0], weights)
 
 
@@ -109,12 +114,10 @@ def interval_figures(
     strictest operating point costs, for rules of the form eq:f_thm; those of the path are of this
     form (cor:applicability).
     """
-    z, tau = logits.astype(np.float64), fairest[codes]
-    inside = (z > np.minimum(0.0, tau)) & (z <= np.maximum(0.0, tau))
-    worth = np.abs(np.tanh(z / 2.0))  # |2 eta - 1|
+    share, worth = given_back(logits, codes, np.zeros_like(fairest), fairest, weights)
     return {
-        "interval_share": float(np.average(inside, weights=weights)),
-        "acc_dep": float(np.average(np.where(inside, worth, 0.0), weights=weights)),
+        "interval_share": share,
+        "acc_dep": worth,
         **{f"fairest_{a}": float(value) for a, value in enumerate(fairest)},
     }
 
@@ -178,6 +181,7 @@ def score_conditions(
     total = figures["held_loss"] + np.asarray(weights) * figures["held_disparity"]
     return {
         "score": -float(total.mean()),
+        "accuracy": float(figures["accuracy"].mean()),
         **{f"{name}_loose": float(values[0]) for name, values in figures.items()},
         **{f"{name}_strict": float(values[-1]) for name, values in figures.items()},
     }
@@ -188,11 +192,12 @@ def tradeoff_figures(logits: Scores, data: TrainingData, objective: Tradeoff) ->
     codes, y = data.codes[data.validation], data.y[data.validation]
     weights = data.weights_of(data.validation)
     loss, disparity = objective.on_rows(logits, y, codes, weights)
-    correct = select(logits, 0.0) == y
+    selected = select(logits, 0.0)
     return {
         "held_loss": loss,
         "held_disparity": disparity,
-        "accuracy": np.asarray(np.average(correct, axis=1, weights=weights)),
+        "accuracy": np.asarray(np.average(selected == y, axis=1, weights=weights)),
+        "selection_rate": np.asarray(np.average(selected, axis=1, weights=weights)),
         "gap": gaps_of(logits, data),
     }
 

@@ -4,23 +4,25 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
 
-from fairdial.errors import DivergedError
+from fairdial.errors import DivergedError, InvalidInputError
 from fairdial.nn.masoba import Directions, GaussNewton, Objective, directions, dot, residual
-from fairdial.nn.nets import DialNet, Head, take_runs
+from fairdial.nn.nets import DialNet, Head, ModuleStack, take_runs
 from fairdial.nn.process_group import SINGLE_PROCESS, ProcessGroup
+from fairdial.nn.schedules import Factor
 
 FIRST_ROUNDS = 10  # power iterations before the first scaled step
 CURVATURE_EVERY = 10  # steps between power iterations, aux="scaled"
 ROUNDS = 12  # of conjugate gradients, aux="solve"
 DAMPING = 1e-4  # of the positive semi-definite system
 TINY = 1e-30
+DOT_AT_ONCE = 2**16  # numbers whose products are summed in float32
 LARGEST = 1e6  # larger weights and auxiliary variables have diverged
 
 
@@ -44,6 +46,22 @@ def match_strides(params: list[nn.Parameter]) -> None:
     for p in params:
         if p.grad is not None and p.grad.stride() != p.stride():
             p.grad = torch.empty_like(p).copy_(p.grad)
+
+
+def inner_product(a: Tensor, b: Tensor) -> Tensor:
+    """Return the inner product of two large tensors in float64, without copies in float64."""
+    parts = zip(
+        torch.split(a.flatten(), DOT_AT_ONCE), torch.split(b.flatten(), DOT_AT_ONCE), strict=True
+    )
+    return torch.stack([torch.dot(u, v) for u, v in parts]).double().sum()
+
+
+def _owners(part: nn.Module, copies: int) -> list[int | None]:
+    """Return which member each parameter belongs to; None if its first axis goes through all."""
+    if not isinstance(part, ModuleStack):
+        return [None for _ in part.parameters()]
+    found = {id(p): i // copies for i, net in enumerate(part.nets) for p in net.parameters()}
+    return [found[id(p)] for p in part.parameters()]
 
 
 class Losses(Protocol):
@@ -144,21 +162,31 @@ class BilevelStep(Step):
         L_pred and L_gen.
     outer_rate, inner_rate : float
         Learning rates of the trunk and of the head.
-    aux : {"step", "scaled", "solve"}
-        How the auxiliary system is solved: the paper's step; or, for its positive semi-definite
-        part and the distance loss only, steps scaled by the curvature or conjugate gradients.
+    aux : {"step", "adam", "scaled", "solve"}
+        How the auxiliary system is solved: the paper's step, or Adam in its place; or, for its
+        positive semi-definite part and the distance loss only, steps scaled by the curvature or
+        conjugate gradients.
     aux_rate : float
         Rate of the auxiliary variable ("scaled": divided by the largest curvature).
     theta : float
         Moving-average parameter of h; 1 is the raw hypergradient.
     average_first : bool
         Whether h includes the new direction before the outer step; in the paper, after it.
+    bias_correction : bool
+        Whether the outer step takes h divided by the total weight of the directions in it.
     outer_optimizer, inner_optimizer : {"adam", "sgd"}
         Optimizers that take h and D_z.
+    schedules : mapping
+        Factors by step of the rates of "outer", "inner" and "aux", and of theta ("average").
+    clip : float, optional
+        Largest norm of each member's D_g (before averaging), D_z and auxiliary direction.
+    sequential : bool
+        Whether the head moves first, and the other directions are those at the new head, for the
+        same features.
     weight_decay : float
         Weight decay of the head; part of its Hessian.
     warm_steps : int
-        Number of first steps with the prediction loss only.
+        Number of first steps with the prediction loss only, never sequential.
     directions : callable
         Computes the three directions.
     """
@@ -176,8 +204,12 @@ class BilevelStep(Step):
         aux_rate: float = 1.0,
         theta: float = 1.0,
         average_first: bool = True,
+        bias_correction: bool = False,
         outer_optimizer: str = "adam",
         inner_optimizer: str = "adam",
+        schedules: Mapping[str, Factor] | None = None,
+        clip: float | None = None,
+        sequential: bool = False,
         weight_decay: float = 0.0,
         warm_steps: int = 0,
         directions: Callable[..., Directions] = directions,
@@ -186,46 +218,109 @@ class BilevelStep(Step):
         self._plain = replace(objective, weight=1.0)
         self._warm_steps, self._directions = warm_steps, directions
         self.trunk, self.head = list(net.trunk.parameters()), list(net.head.parameters())
-        outer = {"params": self.trunk, "lr": outer_rate}
+        outer = {"params": self.trunk, "lr": outer_rate, "name": "outer"}
         inner = {"params": self.head, "lr": inner_rate, "weight_decay": weight_decay}
-        if outer_optimizer == inner_optimizer:  # one call for both, after all directions are known
+        inner["name"] = "inner"
+        if outer_optimizer == inner_optimizer and not sequential:  # one call for both
             self.optimizers = {"both": make_optimizer([outer, inner], outer_optimizer)}
         else:
             self.optimizers = {
-                "outer": make_optimizer([outer], outer_optimizer),
                 "inner": make_optimizer([inner], inner_optimizer),
+                "outer": make_optimizer([outer], outer_optimizer),
             }
         self.aux, self.aux_rate, self.weight_decay = aux, aux_rate, weight_decay
         self.theta, self.average_first = theta, average_first
+        self.bias_correction, self.clip, self.sequential = bias_correction, clip, sequential
+        self._schedules = dict(schedules or {})
+        self._rates = {"outer": outer_rate, "inner": inner_rate, "aux": aux_rate, "average": theta}
         self.w = [torch.zeros_like(p) for p in self.head]
+        if aux == "adam":
+            part = {"params": self.w, "lr": aux_rate, "name": "aux"}
+            self.optimizers["aux"] = make_optimizer([part], "adam")
         self.h = [torch.zeros_like(p) for p in self.trunk] if not self._raw else []
+        self._mass = 0.0  # total weight of the directions in h
         self._power = [torch.full_like(p, 1.0 / p.numel() ** 0.5) for p in self.head]
-        self._largest = torch.ones(len(self.head[0]), device=self.head[0].device)
+        device = self.head[0].device
+        self._largest = torch.full((len(self.head[0]),), math.inf, device=device)  # unknown yet
         self._count = 0
 
     @property
     def _raw(self) -> bool:
-        return not self.trunk or (self.theta == 1.0 and self.average_first)
+        plain = self.theta == 1.0 and self.average_first and "average" not in self._schedules
+        return not self.trunk or plain
+
+    def _rate(self, name: str) -> float:
+        """Return the present rate of "outer", "inner" or "aux", or theta ("average")."""
+        rate, factor = self._rates[name], self._schedules.get(name)
+        return rate if factor is None else rate * factor(self._count)
 
     def __call__(self, x: Tensor, y: Tensor) -> Tensor:
         """Compute all directions at one iterate, then update (lines 7 to 10)."""
-        for p in self.trunk:
-            p.grad = None
         warm = self._count < self._warm_steps
-        objective = self._plain if warm else self.objective
-        d = self._directions(self.net, x, y, self.w, objective, self.processes)
-        match_strides(self.trunk)
+        for optimizer in self.optimizers.values() if self._schedules else ():
+            for group in optimizer.param_groups:
+                group["lr"] = self._rate(group["name"])
+        ahead = self.sequential and not warm
+        d = self._compute(x, y, warm, self._move_head if ahead else None)
+        if not ahead:
+            self._set_inner(d.inner)
         fresh = self._average()
-        set_grads(self.head, d.inner)
         if not warm:
             with torch.no_grad():
                 self._auxiliary_step(d)
-        for optimizer in self.optimizers.values():
-            optimizer.step()
+        for name, optimizer in self.optimizers.items():
+            if name != "aux" and not (ahead and name == "inner"):
+                optimizer.step()
         if fresh:
-            torch._foreach_lerp_(self.h, fresh, self.theta)
+            self._include(fresh)
         self._count += 1
         return d.logits
+
+    def _set_inner(self, inner: list[Tensor]) -> None:
+        """Set D_z, no longer than allowed, as the head's gradient."""
+        if self.clip is not None:
+            self._shorten(inner, self.net.head)
+        set_grads(self.head, inner)
+
+    def _move_head(self, inner: list[Tensor]) -> None:
+        """Take the head's step before the others."""
+        self._set_inner(inner)
+        self.optimizers["inner"].step()
+
+    def _compute(
+        self, x: Tensor, y: Tensor, warm: bool, move_head: Callable[[list[Tensor]], None] | None
+    ) -> Directions:
+        """Compute the directions; D_g, no longer than allowed, is the trunk's gradient."""
+        for p in self.trunk:
+            p.grad = None
+        objective = self._plain if warm else self.objective
+        d = self._directions(self.net, x, y, self.w, objective, self.processes, move_head)
+        match_strides(self.trunk)
+        if self.clip is not None:
+            self._shorten([p.grad for p in self.trunk], self.net.trunk)
+        return d
+
+    @torch.no_grad()
+    def _shorten(self, direction: Sequence[Tensor | None], part: nn.Module) -> None:
+        """Scale each member's direction in a part of the net to the largest norm, if longer."""
+        assert self.clip is not None
+        members, owners = self.net.members, _owners(part, self.net.copies)
+        squares = torch.zeros(members, dtype=torch.float64, device=self.head[0].device)
+        known = [(g, owner) for g, owner in zip(direction, owners, strict=True) if g is not None]
+        for g, owner in known:
+            if owner is None:
+                rows = g.reshape(members, -1)
+                squares += torch.stack([inner_product(row, row) for row in rows])
+            else:
+                squares[owner] += inner_product(g, g)
+        factors = (self.clip / squares.sqrt()).clamp(max=1.0)
+        for g, owner in known:
+            if owner is None:
+                factor = factors.repeat_interleave(len(g) // members)
+                factor = factor.view(-1, *[1] * (g.ndim - 1))
+            else:
+                factor = factors[owner]
+            g.mul_(factor.to(g.dtype))
 
     def _average(self) -> list[Tensor] | None:
         """Set h (eq:h) as the trunk's gradient; return D_g if h includes it after the step."""
@@ -233,20 +328,50 @@ class BilevelStep(Step):
             return None
         fresh = [p.grad if p.grad is not None else torch.zeros_like(p) for p in self.trunk]
         if self.average_first:
-            torch._foreach_lerp_(self.h, fresh, self.theta)
-        set_grads(self.trunk, [h.clone() for h in self.h])  # a copy: the optimizer may change it
+            self._include(fresh)
+        mass = self._mass if self.bias_correction and self._mass > 0.0 else 1.0
+        set_grads(self.trunk, [h / mass for h in self.h])  # a copy: the optimizer may change it
         return None if self.average_first else fresh
+
+    def _include(self, fresh: list[Tensor]) -> None:
+        """Include D_g in h (line 10)."""
+        rate = self._rate("average")
+        if rate > 1.0:
+            raise InvalidInputError(
+                "schedules", "keep `moving_average` times its factor at most 1", given=f"{rate:g}"
+            )
+        torch._foreach_lerp_(self.h, fresh, rate)
+        self._mass += rate * (1.0 - self._mass)
 
     @property
     def _damping(self) -> float:
-        return self.weight_decay + (0.0 if self.aux == "step" else DAMPING)
+        return self.weight_decay + (0.0 if self._exact else DAMPING)
+
+    @property
+    def _exact(self) -> bool:
+        """Whether the auxiliary system is the paper's, with the whole Hessian."""
+        return self.aux in ("step", "adam")
 
     def _auxiliary_step(self, d: Directions) -> None:
-        """Move w toward the solution of H w = grad_z L_gen (line 9); "step" is that of eq:w."""
-        if self.aux == "step":
+        """Move w toward the solution of H w = grad_z L_gen (line 9); "step" is that of eq:w.
+
+        A batch without a distance loss, such as one without eligible rows, says nothing about w.
+        """
+        distant = d.cotangents.distant
+        if not bool(distant.any()):
+            return
+        if self._exact:
             for w, step in zip(self.w, d.auxiliary, strict=True):
                 step.add_(w, alpha=self._damping)
-                w.add_(step, alpha=-self.aux_rate)
+            if self.clip is not None:
+                self._shorten(d.auxiliary, self.net.head)
+            for w, step in zip(self.w, d.auxiliary, strict=True):
+                if self.aux == "adam":
+                    w.grad = step
+                else:
+                    w.add_(step, alpha=-self._rate("aux"))
+            if self.aux == "adam":
+                self.optimizers["aux"].step()
             return
         head, right = self.net.head, self.net.flat(d.cotangents.v_distance)
         assert isinstance(head, Head)
@@ -255,20 +380,24 @@ class BilevelStep(Step):
         if self.aux == "solve":
             found = system.solve(right, self.w, ROUNDS, d.tangent)
         else:
-            first = self._count == self._warm_steps
+            first = bool(self._largest.isinf().any())
             if first or self._count % CURVATURE_EVERY == 0:
                 rounds = FIRST_ROUNDS if first else 1
                 self._largest, self._power = system.largest(self._power, rounds)
             rest = system.residual(self.w, right, d.tangent)
             best = dot(rest, rest) / dot(rest, system(rest)).clamp_min(TINY)  # exact line search
-            rate = torch.minimum(self.aux_rate / self._largest, best).view(-1, 1, 1)
+            rate = torch.minimum(self._rate("aux") / self._largest, best).view(-1, 1, 1)
+            if self.clip is not None:
+                self._shorten(rest, self.net.head)
             found = [w - rate * r for w, r in zip(self.w, rest, strict=True)]
+        known = distant.repeat_interleave(len(self.w[0]) // len(distant)).view(-1, 1, 1)
         for w, new in zip(self.w, found, strict=True):
-            w.copy_(new)
+            w.copy_(torch.where(known, new, w))
 
     def state(self) -> dict[str, Tensor]:
         """Return the auxiliary variable, the moving average, the curvature and the last t."""
         state = {"count": torch.tensor(self._count), "largest": self._largest}
+        state["mass"] = torch.tensor(self._mass, dtype=torch.float64)
         if self.objective.t is not None:
             state["t"] = torch.from_numpy(self.objective.t)
         for name, tensors in (("w", self.w), ("h", self.h), ("power", self._power)):
@@ -278,11 +407,16 @@ class BilevelStep(Step):
     def restore(self, state: dict[str, Tensor]) -> None:
         """Resume from :meth:`state`."""
         self._count = int(state["count"])
-        self._largest = state["largest"]
+        self._largest = state["largest"].to(self._largest.device)
+        self._mass = float(state["mass"])
         self.objective.t = state["t"].numpy() if "t" in state else None
         for name, tensors in (("w", self.w), ("h", self.h), ("power", self._power)):
             for i, tensor in enumerate(tensors):
                 tensor.copy_(state[f"{name}{i}"])
+
+    def keep(self, runs: Sequence[int]) -> None:
+        """Raise: the step has one run."""
+        raise RuntimeError(f"BilevelStep trains one run and can't keep runs {list(runs)}")
 
     def diagnose(self, x: Tensor, y: Tensor) -> dict[str, float]:
         """Return how well the auxiliary system is solved on this batch; NaN in the warm start."""
@@ -298,8 +432,7 @@ class BilevelStep(Step):
                 y,
                 self.w,
                 self.objective,
-                damping=self._damping,
-                exact=self.aux == "step",
+                damping=self.weight_decay + DAMPING,
                 processes=self.processes,
             )
             self.net.train()

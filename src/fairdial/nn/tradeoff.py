@@ -1,10 +1,10 @@
 """Two losses, accuracy and disparity, and the steps of the comparison methods.
 
 All three methods use the prediction loss and the smooth gap: the range over the groups of the
-criterion's rate, with sigmoids for decisions (paper, appendix on the baselines); for several rates,
-the sum of their gaps. EPO weights both
-gradients so that the losses keep a given proportion, FairBiNN gives each loss its own layers, and
-YOTO adds them with a weight that the net takes as an input.
+criterion's rate, with sigmoids for decisions (paper, appendix on the baselines). For several rates,
+their gaps are added. EPO weights both gradients so that the losses keep a given proportion,
+FairBiNN gives each loss its own layers, and YOTO adds them with a weight that the net takes as an
+input.
 """
 
 from __future__ import annotations
@@ -24,7 +24,14 @@ from fairdial.errors import InvalidInputError
 from fairdial.nn.losses import SHARPNESS, focal
 from fairdial.nn.nets import DialNet, take_runs
 from fairdial.nn.pareto import epo_weights
-from fairdial.nn.steps import Step, make_optimizer, match_strides, refuse_nonfinite, set_grads
+from fairdial.nn.steps import (
+    Step,
+    inner_product,
+    make_optimizer,
+    match_strides,
+    refuse_nonfinite,
+    set_grads,
+)
 
 
 class LossPart(NamedTuple):
@@ -236,10 +243,13 @@ class EPOStep(Step):
         members = self.net.members
         gram = torch.zeros(members, 3, dtype=torch.float64, device=first[0].device)
         for owner, a, b in zip(self._owners, first, second, strict=True):
-            u, v = (g.reshape(members if owner is None else 1, -1).double() for g in (a, b))
-            gram[self._members(owner)] += torch.stack(
-                ((u * u).sum(1), (u * v).sum(1), (v * v).sum(1)), dim=1
-            )
+            if owner is not None:
+                gram[owner] += torch.stack(
+                    [inner_product(*pair) for pair in ((a, a), (a, b), (b, b))]
+                )
+                continue
+            u, v = (g.reshape(members, -1).double() for g in (a, b))
+            gram += torch.stack(((u * u).sum(1), (u * v).sum(1), (v * v).sum(1)), dim=1)
         return gram[:, [0, 1, 1, 2]].view(members, 2, 2).cpu().numpy()
 
     def keep(self, runs: Sequence[int]) -> None:
