@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -132,6 +133,20 @@ def test_differences_use_the_seeds_that_both_methods_have():
     assert found.mean == pytest.approx(hv.loc[10, "main"] - hv.loc[10, "base"])
 
 
+@pytest.mark.parametrize("quantity", QUANTITIES)
+def test_differences_are_paired_by_initialization(quantity):
+    whole = study()
+    (panel,) = whole.panels
+    for seed in panel.seeds:
+        panel.trials["main", seed, 1] = trial("main", seed, 0.1)  # base has no such trial
+    (part,) = key_figures(whole)
+    alone = {key: one for key, one in panel.trials.items() if key[2] == 0}
+    paired_only = replace(part, panel=replace(panel, trials=alone))
+    assert part.difference(quantity, "main", "base") == paired_only.difference(
+        quantity, "main", "base"
+    )
+
+
 def test_claims_name_the_method_that_is_better():
     found = {(c.quantity, c.a, c.b): c for c in claims(study())}
     assert len(found) == 3 * len(QUANTITIES)  # main - base, third - base, main - third
@@ -196,7 +211,7 @@ def test_the_table_of_methods_says_how_each_differs_from_the_others():
             "methods": [
                 {"name": "plain", "estimator": "FairBayes"},
                 {"name": "bins", "estimator": "FairBayes", "encoder": {"n_bins": 64}},
-                {"name": "pooled", "estimator": "FairBayes", "calibration": "pooled"},
+                {"name": "crossed", "estimator": "FairBayes", "calibration": "crossed"},
                 {
                     "name": "two",
                     "estimator": "FairBayes",
@@ -210,7 +225,7 @@ def test_the_table_of_methods_says_how_each_differs_from_the_others():
     assert rows == {
         "plain": ("FairBayes", "default", "-"),
         "bins": ("FairBayes", "default", "encoder n_bins=64"),
-        "pooled": ("FairBayes", "default", "calibration pooled"),
+        "crossed": ("FairBayes", "default", "calibration crossed"),
         "two": (
             "FairBayes with small trees and logistic regression",
             "default",

@@ -335,7 +335,7 @@ def test_a_null_method_is_compared_with_the_method_that_it_repeats_and_no_other(
         datasets=["utkface"],
         methods=[
             {"name": "frozen", "estimator": "FairBayes"},
-            {"name": "tuned", "estimator": "FairBayes", "pictures": "tuned"},
+            {"name": "tuned", "estimator": "FairBayes", "trained": "all"},
             {"name": "again", "same_as": "tuned", "seed_offset": 9},
         ],
     )

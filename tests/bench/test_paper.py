@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from fairdial.bench import paper
@@ -75,9 +77,57 @@ def test_the_paper_has_demographic_parity_only():
     assert not paper.has_results("gaussian", "demographic_parity")
 
 
+def test_every_setting_that_a_plan_changes_is_listed_with_the_papers_value():
+    plan = {
+        "title": "t",
+        "datasets": ["utkface", "compas"],
+        "seeds": [0, 5, 10, 15, 20],
+        "settings": 7,
+        "size": 96,
+        "train_rows": 900,
+        "defaults": {"settings": "release", "trained": "layer4"},
+        "methods": [
+            {"name": "own", "estimator": "GFB", "arguments": {"weight": 0.5}},
+            {"name": "short", "estimator": "FairBayes", "network": {"epochs": 4, "patience": 2}},
+            {"name": "TARTE", "estimator": "YOTO", "encoder": "tarte", "trained": "all"},
+        ],
+    }
+    text = " ".join(paper.differences(make_plan(plan)))
+    for part in (
+        "own on utkface, own on compas: weight 0.5 (0.875)",
+        "short on utkface, short on compas: epochs 4 (100), patience 2 (10)",
+        "encoder (own, short)",
+        "96 x 96",
+        "last stage and the head are trained (own, short)",
+        "7 points",
+        "900 rows",
+        "YOTO selects",
+        "leaves out EPO, FairBiNN",
+    ):
+        assert part in text, part
+    assert "features of a frozen" not in text
+
+
+def test_a_data_set_with_fewer_rows_than_the_papers_is_named_by_its_records():
+    plan = make_plan(
+        {
+            "title": "t",
+            "datasets": ["celeba"],
+            "seeds": [0],
+            "methods": [{"name": "GFB", "estimator": "GFB"}],
+        }
+    )
+    for counts, few in (([[900, 600], [64, 56]], True), ([[19143, 0], [0, 13679]], False)):
+        record = {"config": plan.trials()[0], "result": {"rows": {"calibration": counts}}}
+        text = " ".join(paper.differences(plan, [record]))
+        assert ("202,599" in text) == few
+        assert ("about 10,000 rows" in text) == few
+
+
 def test_differences_name_what_the_plan_changes():
     faithful = " ".join(paper.differences(read_plan("paper-tabular")))
     assert "scaled to the encoder" in faithful
+    assert "100)" not in faithful
     assert "The comparison" not in faithful
     assert "The paper has 5 seeds" not in faithful
     assert "TARTE" in faithful
@@ -96,3 +146,42 @@ def test_differences_name_what_the_plan_changes():
     text = " ".join(paper.differences(make_plan(other)))
     for part in ("EPO, FairBiNN, YOTO, FairBayes", "trees", "500 rows", "equal_opportunity"):
         assert part in text
+
+
+def _differences(**changes):
+    methods = [{"name": name, "estimator": name} for name in paper.METHODS]
+    base = {"title": "t", "datasets": ["adult"], "seeds": [*paper.SEEDS], "methods": methods}
+    defaults = {"settings": "paper", "encoder": "tarte"} | changes.pop("defaults", {})
+    return paper.differences(make_plan(base | {"defaults": defaults} | changes))
+
+
+def test_tables_encoded_as_in_the_paper_are_no_difference():
+    text = " ".join(_differences())
+    assert "TARTE" not in text
+    assert "widths" not in text
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"inits": 3},
+        {"settings": 5},
+        {"evaluate": "validation"},
+        {"train_rows": 300},
+        {"seeds": [1, 2, 3, 4, 6]},
+        {"defaults": {"network": {"epochs": 3}}},
+        {"defaults": {"encoder": {}}},
+    ],
+)
+def test_each_change_of_the_setup_is_one_more_difference(changes):
+    faithful = _differences()
+    assert [line for line in _differences(**changes) if line not in faithful]
+
+
+@pytest.mark.parametrize("name", ["paper-images", "images-frozen"])
+def test_pictures_name_their_size_and_the_layers_that_are_trained(name):
+    plan = read_plan(name)
+    found = paper.differences(plan)
+    assert f"{plan.size} x {plan.size}" in " ".join(found)
+    every = replace(plan, methods=tuple(replace(m, trained="all") for m in plan.methods))
+    assert len(paper.differences(every)) < len(found)

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import tomllib
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +47,34 @@ def test_the_papers_plan_is_the_papers() -> None:
     assert all(method.settings == "paper" for method in plan.methods)
 
 
+def test_the_papers_plan_on_pictures_is_the_papers() -> None:
+    plan = read_plan("paper-images")
+    assert plan.datasets == ("utkface", "celeba")
+    assert plan.seeds == (0, 5, 10, 15, 20)
+    assert plan.settings == 10
+    assert {m.estimator for m in plan.methods} == {"EPO", "FairBiNN", "YOTO", "FairBayes", "GFB"}
+    assert {(m.settings, m.trained) for m in plan.methods} == {("paper", "layer4")}
+    assert sum(m.seed_offset > 0 for m in plan.methods) == 1
+
+
+def test_defaults_are_keys_of_every_method_that_its_own_replace() -> None:
+    methods = [
+        {"name": "one", "estimator": "GFB"},
+        {"name": "two", "same_as": "one", "network": {"epochs": 9}, "trained": "none"},
+    ]
+    defaults = {"trained": "layer4", "network": {"epochs": 2, "batch_size": 64}}
+    plan = data(methods=methods, defaults=defaults, datasets=["utkface"])
+    one, two = make_plan(plan).methods
+    assert (one.trained, one.network) == ("layer4", {"epochs": 2, "batch_size": 64})
+    assert (two.trained, two.network) == ("none", {"epochs": 9, "batch_size": 64})
+
+
+def test_the_size_of_pictures_is_part_of_a_trial_only_if_it_is_not_64() -> None:
+    pictures = data(size=128, datasets=["utkface"])
+    assert all("size" not in trial for trial in make_plan(pictures | {"size": 64}).trials())
+    assert all(trial["size"] == 128 for trial in make_plan(pictures).trials())
+
+
 def test_a_confirmation_has_twenty_splits_and_a_null_method() -> None:
     plan = read_plan("confirm")
     assert len(plan.seeds) >= 20
@@ -75,7 +104,6 @@ def test_methods_take_turns_in_every_split_and_initialization() -> None:
 @pytest.mark.parametrize(
     ("method", "argument"),
     [
-        ({"scorer": "small trees", "calibration": "pooled"}, "calibration"),
         ({"sees_group": True}, "sees_group"),
         ({"scorer": ["network", "small trees"], "sees_group": True}, "sees_group"),
         ({"scorer": "small trees", "sees_group": 1}, "sees_group"),
@@ -95,6 +123,20 @@ def test_a_null_method_is_its_model_with_another_seed() -> None:
         net.network,
         net.arguments,
     )
+
+
+def test_a_method_like_another_that_is_like_a_third_has_all_its_entries() -> None:
+    chain = [
+        {"name": "third", "same_as": "second", "seed_offset": 9},
+        {"name": "second", "same_as": "first", "network": {"epochs": 3}},
+        {"name": "first", "estimator": "GFB", "arguments": {"weight": 0.75}},
+    ]
+    third, second, first = make_plan(data(methods=chain)).methods
+    assert third == replace(second, name="third", seed_offset=9)
+    assert second == replace(first, name="second", network={"epochs": 3})
+    chain[2]["same_as"] = "third"
+    with pytest.raises(InvalidInputError, match="same_as"):
+        make_plan(data(methods=chain))
 
 
 def method(**changes: Any) -> dict[str, Any]:
@@ -135,7 +177,31 @@ def method(**changes: Any) -> dict[str, Any]:
         (method(settings="paper"), "settings", ""),
         (method(scorer="gradient boosting"), "scorer", ""),
         (method(same_as="other"), "same_as", ""),
+        (method(trained="layer3"), "trained", "'layer4'"),
+        (method(encoder="tarta"), "encoder", "'tarte'"),
+        (method(encoder={"n_bin": 3}), "n_bin", "'n_bins'"),
+        (method(estimator="FairBayes", scorer="small trees", encoder="tarte"), "encoder", ""),
+        (data(size=16), "size", ""),
+        (data(defaults={"trianed": "all"}), "trianed", "'trained'"),
+        (data(defaults=3), "defaults", ""),
         (data(methods=[{"estimator": "GFB"}]), "methods", ""),
+        (method(estimator=5), "estimator", ""),
+        (method(estimator="FairBayes", scorer=5), "scorer", ""),
+        (method(estimator="FairBayes", scorer=[]), "scorer", ""),
+        (method(arguments={"outer": "sdg"}), "arguments", "`outer`"),
+        (method(arguments={"weight": "x"}), "arguments", "`weight`"),
+        (method(arguments={"schedules": {"outr": "cosine"}}), "arguments", "`schedules`"),
+        (method(trained="layer4"), "trained", ""),  # no pictures
+        (data(size=128), "size", ""),  # no pictures
+        (method(encoder="tarte") | {"datasets": ["utkface"]}, "encoder", ""),  # no table
+        (method(estimator="AutoDial", settings="paper"), "settings", ""),
+        (method(estimator="AutoDial", encoder="tarte"), "encoder", ""),
+        (method(estimator="AutoDial", encoder={"n_bins": 3}), "encoder", ""),
+        (method(arguments={"min_count": "x"}), "arguments", "`min_count`"),
+        (method(estimator="FairBayes", arguments={"min_count": 0}), "arguments", "`min_count`"),
+        (data(gaps=[0.05, 0.05]), "gaps", ""),
+        (data(tolerances=[0.05, 0.05]), "tolerances", ""),
+        (method(same_as="m"), "same_as", ""),
     ],
 )
 def test_a_mistake_is_named_with_what_was_meant(

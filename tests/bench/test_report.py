@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import zlib
 from html.parser import HTMLParser
+from pathlib import Path
 
 import matplotlib as mpl
 import numpy as np
@@ -19,8 +20,8 @@ from fairdial.bench.comparisons import (
     claims,
     key_figures,
 )
-from fairdial.bench.curves import read_study
-from fairdial.bench.figures import draw_differences
+from fairdial.bench.curves import Histogram, read_study
+from fairdial.bench.figures import AREAS, _density, draw_areas, draw_differences
 from fairdial.bench.plan import make_plan
 from fairdial.bench.report import report_blocks, verdict, write_report
 from fairdial.bench.statistics import SPLIT_RATIO, corrected, paired
@@ -54,6 +55,13 @@ def make(**changes):
     return make_plan(data | changes)
 
 
+def scores(rng):
+    shares = rng.dirichlet(np.ones(8), (2, 2))
+    counts = np.rint(shares * ROWS[..., None]).astype(int).tolist()
+    low, high = sorted(rng.normal(0.0, 2.0, 2).tolist())
+    return {"low": low, "high": high, "counts": counts, "fairest": [low, high]}
+
+
 def study_record(config):
     text = repr((config["method"]["name"], config["seed"], config["dataset"]))
     rng = np.random.default_rng(zlib.crc32(text.encode()))
@@ -73,6 +81,8 @@ def study_record(config):
             "feasible": [len(f) > 0 for f in fits],
             "certified": [None, None, SIZE - 2],
             "epochs": None,
+            "groups": ["a", "b"],
+            "logits": None if config["method"]["name"] == "EPO" else scores(rng),
         },
         "timing": {"fit_cpu": 60.0, "calibrate_cpu": 0.5},
         "environment": {"python": "3.11"},
@@ -165,8 +175,53 @@ def test_other_records_give_another_report(report, tmp_path):
     assert all(other[name] != report[name] for name in ("report.md", "report.html", "tables.tex"))
 
 
+def test_densities_hold_all_rows_between_any_edges():
+    counts = np.array([[[3, 1, 2], [0, 4, 1]], [[1, 1, 0], [2, 2, 2]]])
+    histogram = Histogram(("a", "b"), np.array([-1.0, 0.0, 1.0, 2.0]), counts, np.zeros(2))
+    same = _density(histogram, histogram.edges)
+    assert same == pytest.approx(counts / counts.sum(axis=(0, 2))[:, None])
+    wide = np.linspace(-3.0, 5.0, 31)
+    mass = _density(histogram, wide) * np.diff(wide)
+    assert mass.sum(axis=-1) == pytest.approx(counts.sum(axis=-1) / counts.sum(axis=(0, 2)))
+
+
+def test_filled_areas_are_what_is_measured():
+    """Monte Carlo over the patches of the figure: HV and inverted HV of its points."""
+    plan = make(seeds=[0])
+    study = read_study(plan, records(plan))
+    parts = key_figures(study)
+    figure = draw_areas(study, parts)
+    reference = parts[0].volumes.reference
+    rng = np.random.default_rng(0)
+    (low, high), n = (-1.2, 2.2), 40_000
+    at = rng.uniform(low, high, (n, 2))
+    for ax, name in zip(figure.axes, (plan.baseline, plan.main), strict=True):
+        points = parts[0].panel.of(name)[0].points
+        for color, area in zip(AREAS, (reference.hv, reference.inverted_hv), strict=True):
+            patches = [p for p in ax.patches if mpl.colors.to_hex(p.get_facecolor()) == color]
+            inside = np.any([p.get_path().contains_points(at) for p in patches], axis=0)
+            assert inside.mean() * (high - low) ** 2 == pytest.approx(area(points), abs=0.07)
+
+
+def test_a_report_to_store_is_markdown_with_png_figures(report, tmp_path):
+    plan = make()
+    paths = write_report(plan, records(plan), tmp_path, markdown=True)
+    stored = {path.relative_to(tmp_path).as_posix(): path.read_bytes() for path in paths}
+    assert {Path(name).suffix for name in stored} == {".md", ".png"}
+    assert all(content == report[name] for name, content in stored.items())
+    assert all(len(content) < 100_000 for content in stored.values())
+
+
+def test_records_without_scores_have_no_figure_of_them(tmp_path):
+    plan = make()
+    older = records(plan)
+    for record in older:
+        record["result"].pop("logits", None)
+    assert "figures/logits.png" not in written(plan, older, tmp_path)
+
+
 def test_all_files_are_there_and_whole(report, tmp_path):
-    figures = {"tradeoffs", "tolerances", "sensitivity", "differences"}
+    figures = {"tradeoffs", "tolerances", "logits", "areas", "sensitivity", "differences"}
     assert set(report) == {"report.html", "report.md", "tables.tex"} | {
         f"figures/{name}.{kind}" for name in figures for kind in ("png", "pdf")
     }
@@ -215,7 +270,7 @@ def test_tables_have_captions_and_scopes_and_figures_have_descriptions(report):
     assert page.count("caption") == page.count("table")
     assert all("scope" in attributes for tag, attributes in page.tags if tag == "th")
     assert all("aria-label" in attributes for tag, attributes in page.tags if tag == "svg")
-    assert page.count("svg") == page.count("figcaption") == 4
+    assert page.count("svg") == page.count("figcaption") == 6
     assert "prefers-color-scheme: dark" in report["report.html"].decode()
     assert ("meta", "viewport") in [(t, a.get("name")) for t, a in page.tags]
 
@@ -223,7 +278,7 @@ def test_tables_have_captions_and_scopes_and_figures_have_descriptions(report):
 def test_the_sections_are_all_there(report):
     text = report["report.md"].decode()
     found = re.findall(r"^## (.*)$", text, flags=re.MULTILINE)
-    assert [title.split(".")[0] for title in found[1:-1]] == [str(n) for n in range(1, 10)]
+    assert [title.split(".")[0] for title in found[1:-1]] == [str(n) for n in range(1, 11)]
     assert "incomplete" not in text
     assert "| the dial is short | 12 |" in text
     assert "12.1 minutes" in text
@@ -378,6 +433,18 @@ def test_the_report_says_how_often_and_on_which_rows():
     assert "Initializations per split: 3." in text
     assert "at most 300 training and validation rows of each group" in text
     assert "validation rows; the test rows of these splits were not read" in text
+
+
+def test_the_ratio_of_the_correction_is_that_of_whole_splits():
+    for changes, said in (
+        ({}, "here 0.154"),
+        ({"train_rows": 300}, "though this study trains on fewer rows"),
+        ({"evaluate": "validation"}, "though this study is measured on validation rows"),
+    ):
+        plan = make(**changes)
+        text = text_of(plan, records(plan))
+        assert said in text
+        assert ("here 0.154" in text) == (not changes)
 
 
 def test_the_figure_of_differences_has_both_intervals():

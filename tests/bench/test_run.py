@@ -20,9 +20,12 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
+from threadpoolctl import threadpool_info, threadpool_limits
 
 from fairdial import InvalidInputError, MissingExtraError, registry
+from fairdial.bench import run as running
 from fairdial.bench import store as storing
+from fairdial.bench.model import make_model, read_parts
 from fairdial.bench.plan import Method, Plan, make_plan, read_plan
 from fairdial.bench.run import run, status
 from fairdial.bench.store import (
@@ -37,6 +40,7 @@ from fairdial.bench.store import (
 )
 from fairdial.cli import main
 from fairdial.datasets.registry import DATASETS
+from fairdial.paper.tarte import TarteEncoder, files
 
 REDUCED = """
 title = "reduced"
@@ -91,6 +95,21 @@ def test_a_rerun_does_nothing(straight: tuple[Plan, Store]) -> None:
     before = {path: path.stat().st_mtime_ns for path in store.folder.iterdir()}
     assert run(plan, store, n_jobs=1) == status(plan, store)
     assert before == {path: path.stat().st_mtime_ns for path in store.folder.iterdir()}
+
+
+def test_a_trial_in_the_driver_has_one_thread_as_in_workers(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def threads() -> set[int]:
+        return {library["num_threads"] for library in threadpool_info()}
+
+    monkeypatch.setattr(running, "run_trial", lambda _: threads())
+    config = reduced().trials()[0]
+    with threadpool_limits(2):
+        assert 2 in threads()
+        assert list(running.run_trials([config], "loky", 1)) == [{1}]
+        assert running.run_in_worker(config, {}) == {1}
+        assert 2 in threads()
 
 
 @pytest.mark.parametrize("damage", ["truncated", "altered", "empty", "text", "gone"])
@@ -325,6 +344,38 @@ def test_a_data_set_that_cannot_be_read_is_named_before_anything_runs(
     with pytest.raises(InvalidInputError, match="resnet18"):
         run(read_plan("paper-images"), store)
     assert not (tmp_path / "records").exists() or not list((tmp_path / "records").iterdir())
+
+
+def test_tarte_without_its_files_names_them_before_anything_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FAIRDIAL_DATA", str(tmp_path))
+    method = {"name": "net", "estimator": "FairBayes", "settings": "paper", "encoder": "tarte"}
+    plan = make_plan({"title": "t", "datasets": ["compas"], "seeds": [0], "methods": [method]})
+    (tmp_path / "tarte_pretrained_weights.pt").write_bytes(b"")
+    with pytest.raises(InvalidInputError) as caught:
+        run(plan, Store(tmp_path / "records"))
+    assert caught.value.argument == "data"
+    assert "cc.en.300.bin" in str(caught.value)
+    assert "tarte_pretrained_weights.pt" not in str(caught.value)
+
+
+def test_tarte_is_read_from_the_data_folder_with_layers_for_its_features(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FAIRDIAL_DATA", str(tmp_path))
+    (tmp_path / "tarte").mkdir()
+    for name in files.NAMES.values():
+        (tmp_path / "tarte" / name).write_bytes(b"")
+    sizes = dict.fromkeys(files.SIZES, 2) | {"dim_transformer": 768}
+    (tmp_path / "tarte" / files.NAMES["config"]).write_text(json.dumps(sizes))
+    method = {"name": "net", "estimator": "GFB", "settings": "paper", "encoder": "tarte"}
+    plan = make_plan({"title": "t", "datasets": ["compas"], "seeds": [0], "methods": [method]})
+    (config,) = plan.trials()
+    network = make_model(config, read_parts(config)).network
+    assert isinstance(network.encoder, TarteEncoder)
+    assert Path(network.encoder.fasttext).parent == tmp_path / "tarte"
+    assert network.hidden == (384, 192, 348)
 
 
 # ---- packed records and provenance ---------------------------------------------------------------

@@ -554,7 +554,7 @@ def test_a_trunk_with_a_linear_head_has_nothing_to_modulate() -> None:
 @pytest.mark.parametrize(("method", "kind"), [("epo", EPO), ("fairbinn", FairBiNN), ("yoto", YOTO)])
 @pytest.mark.parametrize("dataset", ["adult", "compas", "celeba", "utkface"])
 def test_the_papers_settings_make_an_estimator(method: str, kind: Any, dataset: str) -> None:
-    model = kind(**paper_settings(method, dataset))
+    model = kind(**paper_settings(method, dataset, source="release"))
     assert model.network.epochs == 100
     assert model.network.patience == 10
     assert model.network.dropout == 0.0  # whatever the rows

@@ -124,8 +124,14 @@ def cost(study: Study, panel: Panel) -> pd.DataFrame:
     return pd.DataFrame.from_dict(means, orient="index", columns=[*STEPS])
 
 
+def validation_change(panel: Panel, method: str) -> float:
+    """Return the mean absolute change of validation accuracy from one epoch to the next."""
+    curves = [curve for trial in panel.of(method) for curve in trial.validation if len(curve) > 1]
+    return mean_of([float(np.abs(np.diff(curve)).mean()) for curve in curves])
+
+
 def fitting(panel: Panel) -> pd.DataFrame:
-    """Return mean processor seconds of fitting and calibration, and epochs, by method."""
+    """Return seconds of fitting and calibration, epochs, and how steady they are, by method."""
     rows = {}
     for name in panel.compared:
         trials = panel.of(name)
@@ -134,9 +140,20 @@ def fitting(panel: Panel) -> pd.DataFrame:
             mean_of([trial.seconds.get("fit_cpu", NAN) for trial in trials]),
             mean_of([trial.seconds.get("calibrate_cpu", NAN) for trial in trials]),
             mean_of([trial.epochs for trial in trials]),
+            validation_change(panel, name),
         ]
-    columns = ["trials", "fit", "calibrate", "epochs"]
+    columns = ["trials", "fit", "calibrate", "epochs", "change"]
     return pd.DataFrame.from_dict(rows, orient="index", columns=columns)
+
+
+def training_ratio(panel: Panel, method: str, base: str) -> float:
+    """Return the median ratio of processor times of training, paired by split."""
+    ratios = [
+        trial.seconds["fit_cpu"] / panel.trials[base, seed, init].seconds["fit_cpu"]
+        for (name, seed, init), trial in panel.trials.items()
+        if name == method and (base, seed, init) in panel.trials
+    ]
+    return float(np.median(ratios)) if ratios else NAN
 
 
 # ---- what the seeds support --------------------------------------------------------------------
@@ -153,11 +170,12 @@ class KeyFigures:
     volumes: Volumes
 
     def difference(self, quantity: str, a: str, b: str) -> Paired:
-        """Return method a minus method b."""
+        """Return method a minus method b, paired by initialization."""
         if quantity == MATCHED:
             return paired(mean_difference(self.panel, self.by_gap, a, b))
-        values = self.volumes.hv if quantity == HV else self.volumes.inverted
-        return paired(values[a] - values[b])
+        reference = self.volumes.reference
+        area = reference.hv if quantity == HV else reference.inverted_hv
+        return paired(self.panel.differences(lambda trial: area(trial.points), a, b))
 
     def null(self, quantity: str) -> Paired | None:
         """Return the difference of the null method that differs most from what it repeats."""

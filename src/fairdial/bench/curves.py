@@ -5,14 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 
-from fairdial._arrays import Floats, Mask
+from fairdial._arrays import Counts, Floats, Mask
+from fairdial.bench import PLAN, RECORDS
 from fairdial.bench.plan import Method, Plan
-from fairdial.bench.store import Config, Record, config_key
+from fairdial.bench.store import Config, Record, Store, config_key
+from fairdial.bench.tuned import read_study_plan
 from fairdial.core.criteria import Criterion
 from fairdial.core.criteria import criterion as find_criterion
 from fairdial.core.decide import accuracy_of_counts
@@ -66,6 +70,15 @@ def measure(selected: ArrayLike, rows: ArrayLike, criterion: Criterion) -> Float
 # ---- one trial ---------------------------------------------------------------------------------
 
 
+class Histogram(NamedTuple):
+    """Calibration rows by score, between equally spaced edges; the outer bins are open."""
+
+    groups: tuple[str, ...]
+    edges: Floats  # (bins + 1,)
+    counts: Counts  # (2, K, bins), by label and group
+    fairest: Floats  # (K,), the thresholds of the strictest operating point
+
+
 @dataclass(frozen=True, eq=False)
 class Trial:
     """A study trial on test rows; points are (accuracy, gap), loosest first.
@@ -92,6 +105,10 @@ class Trial:
         Timing of the steps.
     epochs : float
         Mean number of epochs trained; NaN without epochs.
+    validation : tuple of arrays
+        Validation accuracy of each network by epoch; none in records from before version 0.4.
+    histogram : Histogram, optional
+        Scores of the calibration rows, for methods with one scorer.
     """
 
     method: str
@@ -105,6 +122,8 @@ class Trial:
     seconds: dict[str, float]
     epochs: float
     init: int = 0
+    validation: tuple[Floats, ...] = ()
+    histogram: Histogram | None = None
 
     def matched(self, gaps: ArrayLike) -> Floats:
         """Return the accuracy at which the dial reaches each gap; NaN if it never gets that low.
@@ -164,7 +183,20 @@ def read_trial(record: Record) -> Trial:
         seconds=dict(record.get("timing", {})),
         epochs=float(np.mean(epochs["trained"])) if epochs else NAN,
         init=config.get("init", 0),
+        validation=tuple(map(np.array, epochs.get("accuracy", ()) if epochs else ())),
+        histogram=_read_histogram(result),
     )
+
+
+def _read_histogram(result: dict[str, Any]) -> Histogram | None:
+    """Return the scores of the calibration rows; records from before version 0.4 have none."""
+    stored = result.get("logits")
+    if stored is None:
+        return None
+    counts = np.asarray(stored["counts"], np.int64)
+    edges = np.linspace(stored["low"], stored["high"], counts.shape[-1] + 1)
+    fairest = np.asarray(stored["fairest"], np.float64)
+    return Histogram(tuple(result["groups"]), edges, counts, fairest)
 
 
 # ---- one data set and criterion ----------------------------------------------------------------
@@ -300,3 +332,17 @@ def read_study(plan: Plan, records: Iterable[Record]) -> Study:
         failed=tuple(failed),
         ignored=len(found),
     )
+
+
+def open_study(place: Path) -> Study:
+    """Return a study from its folder, or from a plan with its packed records beside it."""
+    inside = place / PLAN
+    store = Store(place / RECORDS) if place.is_dir() else Store(place.with_suffix(""))
+    if not (inside.is_file() or (place.suffix == ".toml" and store.packed.is_file())):
+        raise InvalidInputError(
+            "study",
+            "be the folder of a study, or a plan NAME.toml with NAME.jsonl.xz beside it",
+            given=str(place),
+        )
+    plan = read_study_plan(inside if place.is_dir() else place)
+    return read_study(plan, store.records(plan.trials()))

@@ -1,14 +1,11 @@
-"""The estimators that a plan can name: registered methods, and variants that only studies use."""
+"""The estimators that a plan can name."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from fairdial.bench.variants import ByShares, Distilled, WholeDial
 from fairdial.estimators.base import DialClassifier
 from fairdial.registry import BUILT_IN, Method, method_of, methods
-
-VARIANTS: tuple[type[DialClassifier], ...] = (ByShares, WholeDial, Distilled)
 
 
 class _Estimators(Mapping[str, type[DialClassifier]]):
@@ -16,13 +13,12 @@ class _Estimators(Mapping[str, type[DialClassifier]]):
 
     def __getitem__(self, name: str) -> type[DialClassifier]:
         method = method_of(name)
-        if method is not None:
-            return method.load()
-        return {variant.__name__: variant for variant in VARIANTS}[name]
+        if method is None:
+            raise KeyError(name)
+        return method.load()
 
     def __iter__(self) -> Iterator[str]:
-        registered = (method.estimator for method in methods())
-        return iter(dict.fromkeys((*registered, *(variant.__name__ for variant in VARIANTS))))
+        return iter(dict.fromkeys(method.estimator for method in methods()))
 
     def __len__(self) -> int:
         return len(tuple(iter(self)))

@@ -22,7 +22,7 @@ from fairdial.bench.comparisons import (
     KeyFigures,
     at_tolerances,
 )
-from fairdial.bench.curves import Study
+from fairdial.bench.curves import Histogram, Panel, Study
 from fairdial.bench.hypervolume import sensitivity
 from fairdial.bench.statistics import Paired, corrected, paired
 from fairdial.errors import MissingExtraError, install_command
@@ -32,6 +32,7 @@ try:
     from matplotlib.figure import Figure
     from matplotlib.patches import PathPatch
     from matplotlib.path import Path
+    from PIL import Image  # which matplotlib needs
 except ModuleNotFoundError:
     raise MissingExtraError(f"reports need matplotlib: {install_command('bench')}.") from None
 
@@ -41,7 +42,7 @@ MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 DASHES = ("-", "--", "-.", ":")
 GRAY = "#8c8c8c"
 INK, FAINT = "#1d1d20", "#d9d9dd"  # replaced by the page's colors in HTML
-HANDLE, LETTER, MOST_COLUMNS = 0.6, 0.068, 6  # of a legend; in inches
+HANDLE, LETTER, LINE, MOST_COLUMNS = 0.6, 0.068, 0.2, 6  # of a legend; in inches
 STYLE = {
     "font.size": 9,
     "axes.titlesize": 10,
@@ -69,6 +70,8 @@ MANY_POINTS = 6.0  # of accuracy; beyond, the axis is logarithmic outside [-1, 1
 TICKS = (-30, -10, -3, -1, -0.5, 0, 0.5, 1, 3, 10, 30)
 WIDTH = 3.7  # of a panel, in inches
 DPI = 110
+SCORE_BINS = 64
+AREAS = ("#f3d88a", "#9fd8c4")  # of HV and of inverted HV
 CORNERS = np.linspace(0.0, 2 * np.pi, 24, endpoint=False)
 
 
@@ -95,8 +98,11 @@ def looks(study: Study) -> dict[str, dict[str, Any]]:
 
 def _sheet(rows: int, columns: int, height: float) -> tuple[Figure, Any]:
     width = max(WIDTH * columns, 5.2)
-    figure = Figure(figsize=(width, height * rows + 0.5), layout="constrained")
-    return figure, figure.subplots(rows, columns, squeeze=False)
+    figure = Figure(figsize=(width, height * rows + 0.2), layout="constrained")
+    axes = figure.subplots(rows, columns, squeeze=False)
+    for ax in np.ravel(axes):
+        ax.locator_params(axis="x", nbins=5)
+    return figure, axes
 
 
 def _legend(figure: Figure, axes: Any, look: dict[str, Any]) -> None:
@@ -110,6 +116,7 @@ def _legend(figure: Figure, axes: Any, look: dict[str, Any]) -> None:
     if found:
         widest = HANDLE + LETTER * max(map(len, found))
         columns = min(len(found), max(1, int(figure.get_figwidth() / widest)), MOST_COLUMNS)
+        figure.set_figheight(figure.get_figheight() + LINE * -(-len(found) // columns))
         figure.legend(found.values(), found.keys(), loc="outside lower center", ncols=columns)
 
 
@@ -184,7 +191,7 @@ def draw_tolerances(study: Study, parts: list[KeyFigures]) -> Figure:
         bottom.plot(
             tolerances, tolerances, color=INK, linewidth=0.9, linestyle=":", label="tolerance"
         )
-        top.set(title=panel.title, ylabel=f"accuracy, points to {_short(base)}")
+        top.set(title=panel.title, ylabel=f"points to {_short(base)}")
         if max(map(abs, top.get_ylim())) > MANY_POINTS:
             top.set_yscale("symlog", linthresh=1.0, linscale=1.5)
             inside = [tick for tick in TICKS if top.get_ylim()[0] <= tick <= top.get_ylim()[1]]
@@ -204,6 +211,91 @@ def _banded(ax: Any, x: ArrayLike, found: list[Paired], look: dict[str, Any]) ->
     error = np.nan_to_num([f.error for f in found])
     ax.fill_between(x, mean - error, mean + error, color=look["color"], alpha=0.13, linewidth=0)
     ax.plot(x, mean, **{**look, "marker": ""})
+
+
+def draw_logits(study: Study, parts: list[KeyFigures]) -> Figure:
+    """Draw how scores are distributed in each group, for the baseline and the main method."""
+    names = list(dict.fromkeys((study.plan.baseline, study.plan.main)))
+    figure, axes = _sheet(len(names), len(parts), 2.3)
+    for column, part in zip(axes.T, parts, strict=True):
+        found = {name: _histograms(part.panel, name) for name in names}
+        ends = [h.edges[[0, -1]] for each in found.values() for h in each]
+        if not ends:
+            continue
+        edges = np.linspace(np.min(ends), np.max(ends), SCORE_BINS + 1)
+        for ax, (name, histograms) in zip(column, found.items(), strict=True):
+            _distributions(ax, histograms, edges)
+            ax.set(title=f"{part.panel.title}: {name}", yticks=[], xlim=(edges[0], edges[-1]))
+            ax.set_ylim(bottom=0.0)
+            ax.grid(axis="y", visible=False)
+        column[-1].set_xlabel("score (log-odds)")
+        if any(found.values()):
+            column[0].legend(loc="upper right")
+    for ax in axes[:, 0]:
+        ax.set_ylabel("density")
+    return figure
+
+
+def _histograms(panel: Panel, name: str) -> list[Histogram]:
+    return [trial.histogram for trial in panel.of(name) if trial.histogram is not None]
+
+
+def _distributions(ax: Any, histograms: list[Histogram], edges: Floats) -> None:
+    """Draw mean densities over trials, filled for positive labels, and mean fairest thresholds."""
+    ax.axvline(0.0, color=INK, linewidth=0.8)
+    if not histograms:
+        ax.text(0.5, 0.5, "no scores in the records", ha="center", transform=ax.transAxes)
+        return
+    densities = np.mean([_density(each, edges) for each in histograms], axis=0)  # (2, K, bins)
+    fairest = np.mean([each.fairest for each in histograms], axis=0)
+    for a, group in enumerate(histograms[0].groups):
+        color = COLORS[a % len(COLORS)]
+        ax.stairs(densities[:, a].sum(axis=0), edges, color=color, linewidth=1.4, label=group)
+        ax.stairs(densities[1, a], edges, color=color, fill=True, alpha=0.25, linewidth=0)
+        ax.axvline(fairest[a], color=color, linestyle="--", linewidth=1.2)
+
+
+def _density(histogram: Histogram, edges: Floats) -> Floats:
+    """Return the density of each label and group, (2, K, bins), between other edges."""
+    counts = histogram.counts
+    below = np.concatenate((np.zeros((*counts.shape[:2], 1)), counts.cumsum(axis=-1)), axis=-1)
+    found = np.empty((*counts.shape[:2], len(edges) - 1))
+    for y, a in np.ndindex(counts.shape[:2]):
+        found[y, a] = np.diff(np.interp(edges, histogram.edges, below[y, a]))
+    return np.asarray(found / (counts.sum(axis=(0, -1))[:, None] * np.diff(edges)))
+
+
+def draw_areas(study: Study, parts: list[KeyFigures]) -> Figure:
+    """Draw what HV and inverted HV measure, for the first split of baseline and main method."""
+    names = list(dict.fromkeys((study.plan.baseline, study.plan.main)))
+    figure, axes = _sheet(len(names), len(parts), 2.5)
+    for column, part in zip(axes.T, parts, strict=True):
+        reference = part.volumes.reference
+        out, into = 1 / reference.steps, 1 / reference.inverted_steps
+        for ax, name in zip(column, names, strict=True):
+            trials = part.panel.of(name)
+            if trials:
+                points = reference.normalize(trials[0].points)
+                _area(ax, points, (-out, 1 + out), AREAS[0], "HV")
+                _area(ax, points, (1 + into, -into), AREAS[1], "inverted HV")
+                ax.plot(*points.T[::-1], "o", color=INK, markersize=3.5)
+            ax.set(title=f"{part.panel.title}: {name}", ylabel="accuracy, normalized")
+        column[-1].set_xlabel("gap, normalized")
+    axes[0, 0].legend(loc="center")
+    return figure
+
+
+def _area(ax: Any, points: Floats, worst: tuple[float, float], color: str, label: str) -> None:
+    """Fill the union of the rectangles between points and a reference (accuracy, gap)."""
+    sign = 1.0 if worst[0] <= points[:, 0].min() else -1.0  # HV, or inverted HV
+    inside = points[np.all(sign * (points - worst) * (1, -1) > 0, axis=1)]
+    corners = [
+        Path(np.array([(g, a), (g, worst[0]), (worst[1], worst[0]), (worst[1], a), (g, a)]))
+        for a, g in inside
+    ]
+    for corner in corners:
+        ax.add_patch(PathPatch(corner, facecolor=color, edgecolor="none"))
+    ax.plot(worst[1], worst[0], "s", color=color, label=label, markersize=6, mec=INK, mew=0.6)
 
 
 def draw_sensitivity(study: Study, parts: list[KeyFigures]) -> Figure:
@@ -299,7 +391,15 @@ def render(draw: Callable[[], Figure]) -> dict[str, bytes]:
             transparent = kind == "svg"
             figure.savefig(buffer, format=kind, dpi=DPI, metadata=metadata, transparent=transparent)
             found[kind] = buffer.getvalue()
-    return found
+    return found | {"png": _with_palette(found["png"])}
+
+
+def _with_palette(png: bytes) -> bytes:
+    """Return an image with 256 colors, a third of the size."""
+    buffer = io.BytesIO()
+    with Image.open(io.BytesIO(png)) as image:
+        image.convert("RGB").quantize(256).save(buffer, "png", optimize=True)
+    return buffer.getvalue()
 
 
 def inline(svg: bytes, name: str) -> str:

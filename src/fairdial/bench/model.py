@@ -3,26 +3,35 @@
 from __future__ import annotations
 
 import inspect
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 from sklearn.base import BaseEstimator
 
 from fairdial.bench.estimators import ESTIMATORS, own_method
-from fairdial.bench.sources import Parts, find_weights, split
+from fairdial.bench.sources import SIDE, Parts, data_folder, find_weights, split
 from fairdial.bench.store import Config
 from fairdial.core.objectives import Costs
 from fairdial.datasets import Dataset, Pictures
+from fairdial.datasets.picture_cache import cache_folder
+from fairdial.datasets.registry import DATASETS
 from fairdial.estimators.base import DialClassifier
 from fairdial.estimators.learners import SMALL_TREES, boosting, logistic, text_columns
 from fairdial.nn.network import Network
 from fairdial.paper.family import NetworkFamily
-from fairdial.paper.presets import paper_settings
+from fairdial.paper.presets import as_tuples, paper_settings, with_values
+from fairdial.paper.tarte import TarteEncoder
+from fairdial.paper.tarte.files import find_files, read_config
 from fairdial.tables.encoder import TableEncoder
+
+if TYPE_CHECKING:
+    from fairdial.nn.features import ResNetEncoder
 
 INIT_STEP = 100_003  # between the seeds of a split's initializations
 FOLDS = 5  # of cross-fitting
+TRAINED = ("none", "layer4", "all")  # layers of ResNet-18
+TARTE = "tarte"  # encoder of tables, from files in the data folder
 GROUP_COLUMN = "the group"  # added for scorers that see the group
 TREES: dict[str, dict[str, Any]] = {"gradient boosting": {}, "small trees": SMALL_TREES}
 
@@ -43,9 +52,13 @@ def read_parts(config: Config) -> Parts:
         config["rows"],
         train_rows=config.get("train_rows"),
         evaluate=config.get("evaluate", "test"),
+        size=config.get("size", SIDE),
     )
     if isinstance(parts.fit.X, Pictures):
-        return encode_pictures(parts) if config["method"]["pictures"] == "frozen" else parts
+        trained = config["method"]["trained"]
+        if trained == "none":
+            return encode_pictures(parts)
+        return compute_maps(parts) if trained == "layer4" else parts
     return show_group(parts) if config["method"].get("sees_group") else parts
 
 
@@ -85,6 +98,21 @@ def encode_pictures(parts: Parts) -> Parts:
     )
 
 
+def compute_maps(parts: Parts) -> Parts:
+    """Fill the cache with the maps that enter the trained layers; computing them isn't timed."""
+    encoder = _frozen_layers().fit(parts.fit.X[np.flatnonzero(~parts.validation)])
+    for rows in (parts.fit, parts.calibration):
+        encoder.transform(rows.X)
+    return parts._replace(key=f"{parts.key}-{encoder.key_[:16]}")
+
+
+def _frozen_layers() -> ResNetEncoder:
+    """Return the layers before ResNet-18's last stage."""
+    from fairdial.nn.features import ResNetEncoder
+
+    return ResNetEncoder(find_weights(), stages=(3,), maps=True)
+
+
 # ---- the estimator -----------------------------------------------------------------------------
 
 
@@ -102,11 +130,15 @@ def make_model(config: Config, parts: Parts) -> DialClassifier:
         arguments["estimator"] = _scorers(method, seed, parts)
     elif place := next((name for name in ("network", "estimator") if name in accepted), None):
         network = kind()._network() if issubclass(kind, NetworkFamily) else Network()
-        if method["settings"] == "paper":
-            inputs = None if isinstance(parts.fit.X, Pictures) else _n_inputs(parts)
+        if method["settings"] != "default":
+            dataset = DATASETS[config["dataset"]].settings_of
+            assert dataset is not None  # the plan refuses others
+            inputs = _n_inputs(method, parts)
             arguments = paper_settings(
-                method["estimator"].lower(), config["dataset"], inputs=inputs
+                method["estimator"].lower(), dataset, inputs=inputs, source="release"
             )
+            if "tuned" in method:
+                arguments = with_values(arguments, method["tuned"])
             network = arguments[place]
         arguments[place] = _prepare(network, method, parts)
     if method.get("calibration") == "crossed":
@@ -116,7 +148,7 @@ def make_model(config: Config, parts: Parts) -> DialClassifier:
     for name in ("n_settings", "targets"):  # of methods that train or search for each setting
         if name in accepted:
             arguments[name] = config["settings"]
-    arguments |= _tuples(method["arguments"])
+    arguments |= as_tuples(method["arguments"])
     arguments |= {"criterion": config["criterion"], "calibration": None}
     if "objective" in config:
         given = config["objective"]
@@ -124,7 +156,7 @@ def make_model(config: Config, parts: Parts) -> DialClassifier:
     if own is None:
         model: DialClassifier = kind(random_state=seed, **arguments)
         return model
-    settings = {"validation": parts.validation} | _tuples(method["network"])
+    settings = {"validation": parts.validation} | as_tuples(method["network"])
     return own.make(
         seed=seed,
         texts=text_columns(parts.fit.X),
@@ -139,29 +171,35 @@ def _networks(estimator: BaseEstimator | list[BaseEstimator]) -> list[Network]:
     return [part for part in parts if isinstance(part, Network)]
 
 
-def _n_inputs(parts: Parts) -> int:
-    """Return the number of a network's inputs."""
+def _n_inputs(method: dict[str, Any], parts: Parts) -> int | None:
+    """Return the number of a network's inputs; None for pictures."""
+    if isinstance(parts.fit.X, Pictures):
+        return None
     if parts.encoded:
         return int(parts.fit.X.shape[1])
+    if method.get("encoder") == TARTE:
+        return int(read_config(find_files(data_folder())["config"])["dim_transformer"])
     return TableEncoder().fit(parts.fit.X).n_features_out_
-
-
-def _tuples(values: dict[str, Any]) -> dict[str, Any]:
-    """Return the values with tuples for lists, which is all that TOML and JSON have."""
-    return {k: tuple(v) if isinstance(v, list) else v for k, v in values.items()}
 
 
 def _prepare(network: Network, method: dict[str, Any], parts: Parts) -> Network:
     """Return the network with the plan's settings."""
     if isinstance(parts.fit.X, Pictures):
-        from fairdial.nn.resnet import ResNet18
+        from fairdial.nn.resnet import LastStage, ResNet18
 
-        network.set_params(trunk=ResNet18(find_weights()))
+        if method["trained"] == "all":
+            network.set_params(trunk=ResNet18(find_weights()))
+        else:
+            network.set_params(trunk=LastStage(find_weights()), encoder=_frozen_layers())
     elif parts.encoded:
         network.set_params(encoder=None)
+    elif method.get("encoder") == TARTE:
+        found = find_files(data_folder())
+        paths = found["weights"], found["config"], found["fasttext"]
+        network.set_params(encoder=TarteEncoder(*paths, cache=cache_folder(None) / TARTE))
     elif method.get("encoder"):
         network.set_params(encoder=TableEncoder(**method["encoder"]))
-    network.set_params(validation=parts.validation, **_tuples(method["network"]))
+    network.set_params(validation=parts.validation, **as_tuples(method["network"]))
     return network
 
 

@@ -6,10 +6,20 @@ four tab:cost tables. All are for demographic parity, over five seeds.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Iterable, Iterator
+from itertools import product
+from typing import Any, NamedTuple
 
+import numpy as np
+
+from fairdial.bench.estimators import ESTIMATORS
+from fairdial.bench.model import TARTE
 from fairdial.bench.plan import Method, Plan
+from fairdial.bench.store import Record
 from fairdial.core.criteria import criterion as find_criterion
+from fairdial.nn.network import Network
+from fairdial.paper.family import NetworkFamily
+from fairdial.paper.presets import as_tuples, paper_settings, with_values
 
 METHODS = ("EPO", "FairBiNN", "YOTO", "FairBayes", "GFB")
 DATASETS = ("celeba", "utkface", "adult", "compas")
@@ -19,6 +29,45 @@ MAIN = "GFB"
 SEEDS = (0, 5, 10, 15, 20)
 CRITERION = "demographic_parity"
 EPOCHS = 100  # of the cost tables
+TRADEOFFS = 10  # points of a curve
+ROWS = {"celeba": 202_599, "utkface": 23_705, "adult": 48_842, "compas": 6_172}
+CALIBRATED = 0.9 * 0.9 * 0.2  # share of the rows that thresholds are found on
+FEWER = 0.98  # a smaller share of the rows is another data set
+FROZEN = {
+    "none": "Networks are trained on features of a frozen ResNet-18",
+    "layer4": "Only ResNet-18's last stage and the head are trained",
+}
+DEVIATIONS = {  # of the release's settings from the paper's text: argument, value, sentence
+    "YOTO": (
+        "selection",
+        "fixed",
+        "YOTO selects its epoch by the loss at eight fixed weights, which is less noisy; the paper "
+        "draws one weight for every epoch.",
+    ),
+    "FairBiNN": (
+        "preset",
+        "release",
+        "FairBiNN's accuracy layers also see the gap, as in its authors' code; in the paper's text "
+        "each part descends its own loss only, and with Adam eta would have no effect.",
+    ),
+}
+UNRELATED = {  # arguments that don't change what is trained, or that the study sets
+    "estimator",
+    "network",
+    "trunk",
+    "encoder",
+    "criterion",
+    "random_state",
+    "calibration",
+    "validation",
+    "n_settings",
+    "targets",
+    "n_jobs",
+    "device",
+    "verbose",
+    "callbacks",
+    "checkpoint",
+}
 
 
 class Spread(NamedTuple):
@@ -186,25 +235,18 @@ def has_results(dataset: str, criterion: str) -> bool:
     return dataset in DATASETS and criterion == CRITERION
 
 
-def differences(plan: Plan) -> list[str]:
-    """Return how a study's setup differs from the paper's, one sentence each."""
-    found = []
-    tables = any(name not in PICTURES for name in plan.datasets)
-    if tables:
-        found.append(
-            "Tables are encoded by the library's encoder; the paper used TARTE, a pretrained model "
-            "with 768 features."
-        )
-    if tables and any(method.settings == "paper" for method in plan.methods):
-        found.append(
-            "Methods with the paper's settings have its depth, loss, batch sizes and patience, but "
-            "widths scaled to the encoder's features."
-        )
-    if any(method.settings != "paper" and method.scorer is None for method in plan.methods):
-        found.append("Methods with default settings train the library's networks, not the paper's.")
+def differences(plan: Plan, records: Iterable[Record] = ()) -> list[str]:
+    """Return how a study's setup differs from the paper's, one sentence each.
+
+    Parameters
+    ----------
+    plan : Plan
+        The study.
+    records : iterable of Record
+        Its records, which say how many rows there were.
+    """
+    found = [*_inputs(plan), *_rows(plan, records), *_settings(plan), *_tuning(plan)]
     found += [
-        "Hyperparameters are not tuned; the paper tuned each method on validation rows, over "
-        "unstated ranges.",
         "Thresholds come from an exact search; the paper's release bisects, and can miss the "
         "tolerance even on the rows that it searches.",
         "Inverted HV counts all points of a curve; the paper's formula and text differ on which "
@@ -216,6 +258,17 @@ def differences(plan: Plan) -> list[str]:
             f"The paper has {len(SEEDS)} seeds ({', '.join(map(str, SEEDS))}), this plan has "
             f"{len(plan.seeds)}."
         )
+    for value, ours, theirs in (
+        (plan.settings != TRADEOFFS, f"curves have {plan.settings} points", TRADEOFFS),
+        (plan.inits != 1, f"each split has {plan.inits} initializations", 1),
+        (plan.cost and plan.cost.epochs != EPOCHS, "cost is measured over fewer epochs", EPOCHS),
+    ):
+        if value:
+            found.append(f"{ours[0].upper()}{ours[1:]}; in the paper {theirs}.")
+    if plan.evaluate != "test":
+        found.append("Results are measured on validation rows.")
+    if plan.objective != "accuracy":
+        found.append(f"Thresholds maximize {plan.objective}, not accuracy.")
     here = {name for method in plan.methods if (name := column(method)) is not None}
     absent = [name for name in METHODS if name not in here]
     extra = [m.name for m in plan.methods if m.seed_offset == 0 and column(m) is None]
@@ -226,9 +279,128 @@ def differences(plan: Plan) -> list[str]:
             f"The comparison {' and '.join(changes)}. HV is normalized over all compared methods, "
             "so its values differ from the paper's."
         )
-    if plan.rows is not None:
-        found.append(f"Each data set is a sample of {plan.rows} rows.")
     others = [name for name in plan.criteria if find_criterion(name).name != CRITERION]
     if others:
         found.append(f"The paper has only demographic parity, not {', '.join(others)}.")
     return found
+
+
+def _inputs(plan: Plan) -> Iterator[str]:
+    """Yield how a method's inputs, and the layers that are trained on them, differ."""
+    ours = [method for method in plan.methods if column(method) is not None]
+    if any(name not in PICTURES for name in plan.datasets):
+        plain = [method.name for method in ours if method.encoder != TARTE]
+        if plain:
+            yield (
+                f"Tables are encoded by the library's encoder ({_names(plain, ours)}); the paper "
+                "used TARTE, a pretrained model with 768 features. Networks with the paper's "
+                "settings have its depth, but widths scaled to the encoder's features."
+            )
+    if any(name in PICTURES for name in plan.datasets):
+        yield (
+            f"Pictures have {plan.size} x {plan.size} pixels; the paper states no size, and the "
+            "released configuration suggests 128 x 128."
+        )
+        for trained, text in FROZEN.items():
+            names = [method.name for method in ours if method.trained == trained]
+            if names:
+                yield f"{text} ({_names(names, ours)}); the paper trains all layers."
+
+
+def _rows(plan: Plan, records: Iterable[Record]) -> Iterator[str]:
+    """Yield which data sets have fewer rows than the paper's, by the plan or by their records."""
+    if plan.rows is not None:
+        yield f"Each data set is a sample of {plan.rows} rows."
+    if plan.train_rows is not None:
+        yield f"Methods are trained on at most {plan.train_rows} rows of each group."
+    calibration = {
+        record["config"]["dataset"]: int(np.sum(record["result"]["rows"]["calibration"]))
+        for record in records
+        if record["config"]["kind"] == "study"
+        and record["config"]["method"].get("calibration", "apart") == "apart"
+        and "result" in record
+    }
+    for name, count in calibration.items():
+        total = round(count / CALIBRATED)
+        if plan.rows is None and name in ROWS and total < FEWER * ROWS[name]:
+            yield (
+                f"The copy of {name} has about {total:,} rows; the complete set has {ROWS[name]:,}."
+            )
+
+
+def _settings(plan: Plan) -> Iterator[str]:
+    """Yield the settings of networks and methods that aren't those of the authors' release.
+
+    Methods with the same changes share a sentence.
+    """
+    changed: dict[str, list[str]] = {}
+    known = [name for name in plan.datasets if name in DATASETS]
+    for method, dataset in product(plan.methods, known):
+        if column(method) is None:
+            continue
+        ours, theirs = (_effective(m, dataset, plan) for m in (method, _as_released(method)))
+        apart = [
+            f"{name} {_shown(ours[name])} ({_shown(theirs[name])})"
+            for name in sorted(ours)
+            if name not in UNRELATED and ours[name] != theirs[name]
+        ]
+        if apart:
+            changed.setdefault(", ".join(apart), []).append(f"{method.name} on {dataset}")
+    for settings, names in changed.items():
+        yield (
+            f"{', '.join(names)}: {settings}. Values in parentheses are those of the authors' "
+            "release."
+        )
+    for name, (argument, value, text) in DEVIATIONS.items():
+        methods = [method for method in plan.methods if column(method) == name]
+        chosen = [_effective(method, d, plan).get(argument) for method in methods for d in known]
+        if value in chosen:
+            yield text
+
+
+def _as_released(method: Method) -> Method:
+    return Method(method.name, method.estimator, settings="release")
+
+
+def _effective(method: Method, dataset: str, plan: Plan) -> dict[str, Any]:
+    """Return all arguments of a method and of its network, but not those of the trial."""
+    kind, name = ESTIMATORS[method.estimator], method.estimator.lower()
+    arguments: dict[str, Any] = {}
+    if method.settings == "default":
+        network = kind()._network() if issubclass(kind, NetworkFamily) else Network()
+    else:
+        arguments = paper_settings(name, dataset, source="release")
+        tuned = method.as_config(dataset, plan.chosen).get("tuned")
+        if tuned is not None:
+            arguments = with_values(arguments, tuned)
+        network = arguments.pop("estimator" if name == "fairbayes" else "network")
+    network.set_params(**as_tuples(method.network))
+    if dataset in PICTURES:
+        network.set_params(hidden=())  # a ResNet takes their place
+    model = kind(**(arguments | as_tuples(method.arguments)))
+    return {**network.get_params(deep=False), **model.get_params(deep=False)}
+
+
+def _tuning(plan: Plan) -> Iterator[str]:
+    """Yield whether hyperparameters are tuned."""
+    networks = [method for method in plan.methods if method.scorer is None]
+    pairs = product(networks, plan.datasets)
+    tuned = ["tuned" in method.as_config(name, plan.chosen) for method, name in pairs]
+    if tuned and all(tuned):
+        yield (
+            "Hyperparameters of all methods were tuned alike, over declared ranges, on validation "
+            "rows of other splits; the paper's ranges are unstated."
+        )
+    else:
+        yield (
+            f"Hyperparameters are not {'all ' if any(tuned) else ''}tuned; the paper tuned each "
+            "method on validation rows, over unstated ranges."
+        )
+
+
+def _names(some: list[str], methods: list[Method]) -> str:
+    return "all methods" if len(some) == len(methods) else ", ".join(some)
+
+
+def _shown(value: object) -> str:
+    return str(value).replace("'", "")

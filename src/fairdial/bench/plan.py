@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields, replace
 from importlib.resources import files
 from itertools import product
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 
-from fairdial._validation import did_you_mean
-from fairdial.bench.estimators import ESTIMATORS
-from fairdial.bench.model import parameters
+from fairdial._validation import check_count
+from fairdial.bench.checks import check_choice, check_integer, check_keys, check_type, suggest
+from fairdial.bench.estimators import ESTIMATORS, own_method
+from fairdial.bench.model import TARTE, TRAINED, parameters
+from fairdial.bench.sources import SIDE
 from fairdial.bench.store import Config, replace_file
 from fairdial.core.criteria import criterion as find_criterion
 from fairdial.core.objectives import Costs, Objective, objective
@@ -23,17 +25,22 @@ from fairdial.datasets.registry import DATASETS
 from fairdial.errors import InvalidInputError
 from fairdial.estimators.fairbayes import FairBayes
 from fairdial.nn.network import Network
+from fairdial.paper import presets
+from fairdial.paper.presets import METHODS, as_tuples
 from fairdial.registry import check_constructor, method_of, methods
+from fairdial.tables.encoder import TableEncoder
 
 SCORERS = ("gradient boosting", "small trees", "logistic regression", "network")
-SETTINGS = ("default", "paper")
-PICTURES = ("frozen", "tuned")
-CALIBRATIONS = ("apart", "pooled", "crossed")
+SETTINGS = ("default", "paper", "release")
+MIN_SIZE = 32  # of pictures
+CALIBRATIONS = ("apart", "crossed")
 EVALUATED = ("test", "validation")
-SHIPPED = ("quick", "paper-tabular", "paper-images", "paper-images-tuned", "confirm")
+SHIPPED = ("quick", "paper-tabular", "paper-images", "images-frozen", "confirm")
 GRID = tuple(round(0.01 * i, 2) for i in range(21))
 OF_STUDIES = {"checkpoint", "validation", "callbacks", "trunk", "verbose"}  # network arguments
 OF_TRIALS = {"criterion", "tolerance", "random_state", "calibration", "network", "estimator"}
+
+Chosen = dict[str, dict[str, Any]]  # choices of tuning by data set and method
 
 
 @dataclass(frozen=True)
@@ -46,18 +53,21 @@ class Method:
         Its name in the tables.
     estimator : str
         A class of the library.
-    settings : {"default", "paper"}
-        Where the arguments come from; "paper" scales the networks to the encoder.
+    settings : {"default", "paper", "release"}
+        Where the arguments come from. "paper" and "release" are :func:`fairdial.paper_settings`,
+        tuned and as released, with networks scaled to the encoder.
     scorer : str or list of str, optional
         What FairBayes uses instead of a network; several are averaged.
-    pictures : {"frozen", "tuned"}
-        For pictures, whether the features of a frozen ResNet-18 are the network's inputs, or the
-        ResNet is its trunk and trained with it.
-    calibration : {"apart", "pooled", "crossed"}
-        Which rows the frontier is found on: the calibration rows; those and the rows of early
-        stopping; or all rows, by cross-fitting.
-    arguments, network, encoder : dict
-        Arguments of the estimator, of its network and of the table encoder that differ.
+    trained : {"none", "layer4", "all"}
+        For pictures, which layers of ResNet-18 are trained with the head, in one copy per group:
+        none, whose averages are the network's inputs; the last of four stages, on maps that the
+        others compute once; or all.
+    calibration : {"apart", "crossed"}
+        Which rows the frontier is found on: the calibration rows, or all rows, by cross-fitting.
+    arguments, network : dict
+        Arguments of the estimator and of its network that differ.
+    encoder : dict or "tarte"
+        Arguments of the table encoder that differ; or TARTE, from files in the data folder.
     sees_group : bool
         Whether the ``scorer`` gets the group as a column; networks always see the group.
     seed_offset : int
@@ -69,54 +79,76 @@ class Method:
     estimator: str
     settings: str = "default"
     scorer: str | list[str] | None = None
-    pictures: str = "frozen"
+    trained: str = "none"
     calibration: str = "apart"
     arguments: dict[str, Any] = field(default_factory=dict)
     network: dict[str, Any] = field(default_factory=dict)
-    encoder: dict[str, Any] = field(default_factory=dict)
+    encoder: dict[str, Any] | str = field(default_factory=dict)
     sees_group: bool = False
     seed_offset: int = 0
 
     def __post_init__(self) -> None:
-        _check_type(self.name, str, "name")
-        _check_integer(self.seed_offset, "seed_offset", least=0)
-        for name in ("arguments", "network", "encoder"):
-            _check_type(getattr(self, name), dict, name)
+        for name in ("name", "estimator"):
+            check_type(getattr(self, name), str, name)
+        if self.scorer is not None:
+            check_type(self.scorer, (str, list), "scorer")
+        check_integer(self.seed_offset, "seed_offset", least=0)
+        for name in ("arguments", "network"):
+            check_type(getattr(self, name), dict, name)
+        self._check_encoder()
         if self.estimator not in ESTIMATORS:
             offered = dict.fromkeys(method.estimator for method in methods())
-            _check_choice(self.estimator, "estimator", offered, f" in the method {self.name!r}")
-        check_constructor(ESTIMATORS[self.estimator])
-        _check_choice(self.settings, "settings", SETTINGS)
-        _check_choice(self.pictures, "pictures", PICTURES)
-        _check_choice(self.calibration, "calibration", CALIBRATIONS)
+            check_choice(self.estimator, "estimator", offered, f" in the method {self.name!r}")
+        kind = ESTIMATORS[self.estimator]
+        check_constructor(kind)
+        check_choice(self.settings, "settings", SETTINGS)
+        check_choice(self.trained, "trained", TRAINED)
+        check_choice(self.calibration, "calibration", CALIBRATIONS)
         for scorer in self.scorers:
-            _check_choice(scorer, "scorer", SCORERS)
-        _check_type(self.sees_group, bool, "sees_group")
+            check_choice(scorer, "scorer", SCORERS)
+        check_type(self.sees_group, bool, "sees_group")
         self._check_combinations()
-        accepted = parameters(ESTIMATORS[self.estimator]) - OF_TRIALS
-        _check_keys(self.arguments, accepted, f"arguments of {self.estimator}")
-        _check_keys(self.network, parameters(Network) - OF_STUDIES, "arguments of Network")
+        check_keys(self.arguments, parameters(kind) - OF_TRIALS, f"arguments of {self.estimator}")
+        check_keys(self.network, parameters(Network) - OF_STUDIES, "arguments of Network")
+        trunk = None if self.trained == "none" else object  # stands in for a ResNet
+        self._check_values("network", Network(**({"trunk": trunk} | self.network)).check)
+        if own_method(self.estimator) is None:
+            model = kind(**as_tuples(self.arguments))
+            self._check_values("arguments", getattr(model, "_check_settings", lambda: None))
+            least = self.arguments.get("min_count", 1)
+            self._check_values("arguments", lambda: check_count(least, "min_count"))
+
+    def _check_values(self, name: str, check: Callable[[], object]) -> None:
         try:
-            trunk = object if self.pictures == "tuned" else None  # stands in for a ResNet
-            Network(**({"trunk": trunk} | self.network)).check()
+            check()
         except InvalidInputError as error:
-            allowed = f"be valid arguments of Network in the method {self.name!r}"
-            raise InvalidInputError("network", allowed, hint=str(error)) from error
+            allowed = f"be valid in the method {self.name!r}"
+            raise InvalidInputError(name, allowed, hint=str(error)) from error
+
+    def _check_encoder(self) -> None:
+        if isinstance(self.encoder, str):
+            check_choice(self.encoder, "encoder", (TARTE,))
+            if self.scorers:
+                raise self._error("encoder", "be a table of arguments with a `scorer`")
+            return
+        check_type(self.encoder, dict, "encoder")
+        check_keys(self.encoder, parameters(TableEncoder), "arguments of TableEncoder")
 
     def _check_combinations(self) -> None:
         fair_bayes = ESTIMATORS[self.estimator] is FairBayes
         if self.calibration == "crossed" and not fair_bayes:
-            allowed = f"be 'apart' or 'pooled' for {self.estimator}"
-            raise self._error("calibration", allowed)
-        if self.calibration == "pooled" and self.scorers:
-            raise self._error(
-                "calibration",
-                "be 'apart' or 'crossed' with a `scorer`, which has no early stopping",
-            )
+            raise self._error("calibration", f"be 'apart' for {self.estimator}")
+        trains = {"network", "estimator"} & parameters(ESTIMATORS[self.estimator])
+        if self.encoder and (own_method(self.estimator) is not None or not trains):
+            raise self._error("encoder", f"be left out for {self.estimator}, which has its own")
         if self.sees_group and (not self.scorers or "network" in self.scorers):
             raise self._error("sees_group", "go with a `scorer` other than a network")
+        if self.scorer is not None and not self.scorers:
+            raise self._error("scorer", "name at least one scorer")
+        if self.settings != "default" and self.estimator.lower() not in METHODS:
+            raise self._error("settings", f"be 'default' for {self.estimator}")
         no_network = "network" not in self.scorers and self.network
-        if self.scorers and (not fair_bayes or no_network or self.settings == "paper"):
+        if self.scorers and (not fair_bayes or no_network or self.settings != "default"):
             raise self._error("scorer", "go with FairBayes, its default settings and no `network`")
 
     def _error(self, argument: str, allowed: str) -> InvalidInputError:
@@ -143,9 +175,26 @@ class Method:
         named = self.arguments.get("candidates") or ()
         return any(other.needs_torch and other.candidate in named for other in methods())
 
-    def as_config(self) -> dict[str, Any]:
-        """Return plain data; fields added in later versions are left out at their defaults."""
+    def tuned_key(self, dataset: str) -> tuple[str, str] | None:
+        """Return the names of data set and method of the tuned values; None if it uses none."""
+        if self.settings != "paper":
+            return None
+        info = DATASETS[dataset]
+        features = not info.pictures or self.trained == "none"
+        known = info.settings_of or dataset  # plans refuse others
+        return presets.tuned_key(known, features=features), self.estimator.lower()
+
+    def as_config(self, dataset: str, tuned: Chosen) -> dict[str, Any]:
+        """Return plain data for trials on a data set.
+
+        Fields added in later versions are left out at their defaults. The settings "paper" come
+        with the tuned values, if there are any.
+        """
         found = {f.name: _lists(getattr(self, f.name)) for f in fields(self)}
+        key = self.tuned_key(dataset)
+        values = None if key is None else tuned.get(key[0], {}).get(key[1])
+        if values is not None:
+            found["tuned"] = {name: values[name] for name in ("arguments", "network")}
         later = {"calibration": "apart", "encoder": {}, "sees_group": False}
         return {k: v for k, v in found.items() if k not in later or v != later[k]}
 
@@ -165,8 +214,8 @@ class Cost:
     repeats: int = 1
 
     def __post_init__(self) -> None:
-        _check_integer(self.epochs, "cost.epochs", least=2)
-        _check_integer(self.repeats, "cost.repeats", least=1)
+        check_integer(self.epochs, "cost.epochs", least=2)
+        check_integer(self.repeats, "cost.repeats", least=1)
 
 
 @dataclass(frozen=True)
@@ -206,10 +255,15 @@ class Plan:
         Confidence of certified operating points.
     rows : int, optional
         Use a sample of this many rows of every data set.
+    size : int
+        Height and width of pictures, in pixels.
     train_rows : int, optional
         Use at most this many training and validation rows of each group.
     cost : Cost, optional
         Measure cost too.
+    tuned : dict, optional
+        The tuned values of the settings "paper", which aren't part of the file; by default the
+        library's current ones. See :mod:`fairdial.bench.tuned`.
     """
 
     title: str
@@ -227,29 +281,32 @@ class Plan:
     gaps: tuple[float, ...] = (0.02, 0.05, 0.10, 0.15)
     confidence: float = 0.95
     rows: int | None = None
+    size: int = SIDE
     train_rows: int | None = None
     notes: str = ""
     cost: Cost | None = None
+    tuned: Chosen | None = None
 
     def __post_init__(self) -> None:
         for name in ("title", "notes", "baseline", "main"):
-            _check_type(getattr(self, name), str, name)
+            check_type(getattr(self, name), str, name)
         for name in ("datasets", "seeds", "criteria", "tolerances", "gaps"):
-            _check_type(getattr(self, name), tuple, name)
+            check_type(getattr(self, name), tuple, name)
         for name in self.datasets:
-            _check_choice(name, "datasets", DATASETS, " in the plan")
+            check_choice(name, "datasets", DATASETS, " in the plan")
         for name in self.criteria:
             find_criterion(name)
         self._check_problem()
         for seed in self.seeds:
-            _check_integer(seed, "seeds", least=0)
-        _check_integer(self.settings, "settings", least=2)
-        _check_integer(self.inits, "inits", least=1)
-        _check_choice(self.evaluate, "evaluate", EVALUATED)
+            check_integer(seed, "seeds", least=0)
+        check_integer(self.settings, "settings", least=2)
+        check_integer(self.inits, "inits", least=1)
+        check_choice(self.evaluate, "evaluate", EVALUATED)
+        check_integer(self.size, "size", least=MIN_SIZE)
         if self.rows is not None:
-            _check_integer(self.rows, "rows", least=100)
+            check_integer(self.rows, "rows", least=100)
         if self.train_rows is not None:
-            _check_integer(self.train_rows, "train_rows", least=50)
+            check_integer(self.train_rows, "train_rows", least=50)
         names = tuple(method.name for method in self.methods)
         for kind in ("datasets", "seeds", "criteria", "methods"):
             values = names if kind == "methods" else getattr(self, kind)
@@ -258,21 +315,35 @@ class Plan:
         for kind in ("tolerances", "gaps"):
             values = getattr(self, kind)
             for value in values:
-                _check_type(value, (int, float), kind)
+                check_type(value, (int, float), kind)
             if not values or not np.all((np.array(values) >= 0) & (np.array(values) <= 1)):
                 raise InvalidInputError(kind, "lie in [0, 1]", given=repr(values))
-        _check_type(self.confidence, (int, float), "confidence")
+            if len(set(values)) < len(values):
+                raise InvalidInputError(kind, "hold different entries", given=repr(values))
+        check_type(self.confidence, (int, float), "confidence")
         if not 0 < self.confidence < 1:
             raise InvalidInputError("confidence", "lie in (0, 1)", given=repr(self.confidence))
         self._choose_roles(names)
+        self._check_pictures()
         for method in self.methods:
-            unknown = [name for name in self.datasets if not DATASETS[name].in_paper]
-            if method.settings == "paper" and unknown:
+            unknown = [name for name in self.datasets if DATASETS[name].settings_of is None]
+            if method.settings != "default" and unknown:
                 raise InvalidInputError(
                     "settings",
-                    f"be 'default' for {', '.join(unknown)}, which the paper doesn't have",
-                    given=f"'paper' in the method {method.name!r}",
+                    f"be 'default' for {', '.join(unknown)}, for which the paper has no settings",
+                    given=f"{method.settings!r} in the method {method.name!r}",
                 )
+
+    def _check_pictures(self) -> None:
+        """Refuse what no data set of the plan would use."""
+        pictures = [DATASETS[name].pictures for name in self.datasets]
+        if self.size != SIDE and not any(pictures):
+            raise InvalidInputError("size", "go with data sets of pictures", given=self.size)
+        for method in self.methods:
+            if method.trained != "none" and not any(pictures):
+                raise method._error("trained", "be 'none' without data sets of pictures")
+            if method.encoder and all(pictures):
+                raise method._error("encoder", "go with data sets of tables")
 
     def _check_problem(self) -> None:
         """Refuse objectives and criteria that a method can't handle."""
@@ -293,7 +364,7 @@ class Plan:
             others = [m.name for m in self.methods if m.name != self.baseline and not m.seed_offset]
             object.__setattr__(self, "main", (others or [self.baseline])[0])
         for role in ("baseline", "main"):
-            _check_choice(getattr(self, role), role, names)
+            check_choice(getattr(self, role), role, names)
 
     def trials(self) -> list[Config]:
         """Return the configuration of every trial.
@@ -324,17 +395,33 @@ class Plan:
             "dataset": dataset,
             "rows": self.rows,
             "criterion": find_criterion(criterion).name,
-            "method": method.as_config(),
+            "method": method.as_config(dataset, self.chosen),
             "settings": self.settings,
             "seed": seed,
         }
         if self.train_rows is not None:
             config["train_rows"] = self.train_rows
+        if self.size != SIDE:
+            config["size"] = self.size
         if self.objective != "accuracy":
             config["objective"] = _lists(self.objective)  # type: ignore[typeddict-item]
         if self.evaluate != "test":
             config["evaluate"] = self.evaluate
         return config
+
+    @property
+    def chosen(self) -> Chosen:
+        """The tuned values that the settings "paper" are taken from."""
+        return presets.read_chosen(presets.TUNED) if self.tuned is None else self.tuned
+
+    def used_tuned(self) -> Chosen:
+        """Return those of the tuned values that the plan uses."""
+        found: Chosen = {}
+        for name, given in product(self.datasets, self.methods):
+            dataset, method = given.tuned_key(name) or ("", "")
+            if method in self.chosen.get(dataset, {}):
+                found.setdefault(dataset, {})[method] = self.chosen[dataset][method]
+        return found
 
 
 def find_objective(given: str | Sequence[float]) -> Objective:
@@ -375,7 +462,7 @@ def plan_text(source: str | Path) -> str:
             "plan",
             f"be a TOML file or one of {', '.join(SHIPPED)}",
             given=repr(str(source)),
-            hint=_suggest(str(source), SHIPPED),
+            hint=suggest(str(source), SHIPPED),
         )
     return files("fairdial.bench").joinpath("plans", f"{source}.toml").read_text("utf-8")
 
@@ -384,7 +471,7 @@ def narrow(text: str, only: Sequence[str]) -> str:
     """Return a plan's text with only some of its data sets."""
     plan = make_plan(tomllib.loads(text))
     for name in only:
-        _check_choice(name, "only", plan.datasets)
+        check_choice(name, "only", plan.datasets)
     listed = ", ".join(f'"{name}"' for name in only)
     fewer = re.sub(r"(?m)^datasets = .*$", f"datasets = [{listed}]", text, count=1)
     try:
@@ -409,32 +496,32 @@ def keep_plan(text: str, path: Path) -> None:
 
 
 def make_plan(data: dict[str, Any]) -> Plan:
-    """Make a plan from plain data, as in TOML."""
-    _check_keys(data, {f.name for f in fields(Plan)}, "keys of a plan")
+    """Make a plan from plain data, as in TOML; ``defaults`` are keys of all its methods."""
+    data = dict(data)
+    defaults = data.pop("defaults", {})
+    check_type(defaults, dict, "defaults")
+    check_keys(defaults, {f.name for f in fields(Method)} - {"name"}, "keys of a method")
+    keys = {f.name for f in fields(Plan)} - {"tuned"} | {"defaults"}
+    check_keys(data, keys, "keys of a plan")
     missing = [name for name in ("title", "datasets", "methods", "seeds") if name not in data]
     if missing:
         raise InvalidInputError("plan", f"have {', '.join(missing)}", given="none")
     values: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in data.items()}
-    _check_type(data["methods"], list, "methods")
+    check_type(data["methods"], list, "methods")
     for item in data["methods"]:
-        _check_type(item, dict, "methods")
-    values["methods"] = tuple(_method(item, data["methods"]) for item in data["methods"])
+        check_type(item, dict, "methods")
+    values["methods"] = tuple(_method(item, data["methods"], defaults) for item in data["methods"])
     if "cost" in data:
-        _check_type(data["cost"], dict, "cost")
-        _check_keys(data["cost"], {f.name for f in fields(Cost)}, "keys of `cost`")
+        check_type(data["cost"], dict, "cost")
+        check_keys(data["cost"], {f.name for f in fields(Cost)}, "keys of `cost`")
         values["cost"] = Cost(**data["cost"])
     return Plan(**values)
 
 
-def _method(item: dict[str, Any], others: list[dict[str, Any]]) -> Method:
-    """Make a method; ``same_as`` copies another method's entries."""
-    _check_keys(item, {f.name for f in fields(Method)} | {"same_as"}, "keys of a method")
-    item = dict(item)
-    if "same_as" in item:
-        model = item.pop("same_as")
-        known = {str(other.get("name")): other for other in others}
-        _check_choice(model, "same_as", known)
-        item = {k: v for k, v in known[model].items() if k != "same_as"} | item
+def _method(item: dict[str, Any], others: list[dict[str, Any]], defaults: dict[str, Any]) -> Method:
+    """Make a method; ``same_as`` copies another method's entries, which replace the defaults."""
+    check_keys(item, {f.name for f in fields(Method)} | {"same_as"}, "keys of a method")
+    item = _merge(defaults, _inherit(item, {str(other.get("name")): other for other in others}))
     if isinstance(item.get("network"), dict):  # TOML has no null
         off = {k: None for k in ("average", "patience") if item["network"].get(k) is False}
         item["network"] = item["network"] | off
@@ -444,42 +531,24 @@ def _method(item: dict[str, Any], others: list[dict[str, Any]]) -> Method:
     return Method(**item)
 
 
-# ---- checks ------------------------------------------------------------------------------------
+def _inherit(
+    item: dict[str, Any], known: dict[str, dict[str, Any]], seen: tuple[str, ...] = ()
+) -> dict[str, Any]:
+    """Return an item on top of the one that it is ``same_as``, which may itself be like another."""
+    if "same_as" not in item:
+        return item
+    model = item["same_as"]
+    check_choice(model, "same_as", known)
+    if model in seen:
+        raise InvalidInputError("same_as", "not lead back to itself", given=repr(model))
+    own = {k: v for k, v in item.items() if k != "same_as"}
+    return _inherit(known[model], known, (*seen, model)) | own
 
 
-def _check_keys(given: Iterable[str], allowed: Iterable[str], what: str) -> None:
-    names = sorted(allowed)
-    for key in given:
-        if key not in names:
-            raise InvalidInputError(
-                key, f"be one of the {what}: {', '.join(names)}", hint=_suggest(key, names)
-            )
-
-
-def _check_choice(value: object, name: str, allowed: Iterable[str], place: str = "") -> None:
-    choices = list(allowed)
-    if value not in choices:
-        raise InvalidInputError(
-            name,
-            f"be one of {', '.join(map(repr, choices))}",
-            given=f"{value!r}{place}",
-            hint=_suggest(value, choices),
-        )
-
-
-def _suggest(given: object, allowed: Iterable[str]) -> str:
-    return did_you_mean(given, allowed, 0.5).strip()
-
-
-TYPES = {str: "text", dict: "a table", list: "a list", tuple: "a list", bool: "true or false"}
-
-
-def _check_type(value: object, kind: type | tuple[type, ...], name: str) -> None:
-    if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
-        expected = TYPES.get(cast(type, kind), "a number")
-        raise InvalidInputError(name, f"be {expected}", given=repr(value))
-
-
-def _check_integer(value: object, name: str, *, least: int) -> None:
-    if not isinstance(value, int) or isinstance(value, bool) or value < least:
-        raise InvalidInputError(name, f"be an integer of at least {least}", given=repr(value))
+def _merge(defaults: dict[str, Any], item: dict[str, Any]) -> dict[str, Any]:
+    """Return an item on top of defaults; tables are merged entry by entry."""
+    merged = defaults | item
+    for name, value in defaults.items():
+        if isinstance(value, dict) and isinstance(merged[name], dict):
+            merged[name] = value | merged[name]
+    return merged

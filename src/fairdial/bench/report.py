@@ -45,7 +45,9 @@ EXPLORED = (
 )
 
 
-def write_report(plan: Plan, records: Iterable[Record], folder: str | Path) -> list[Path]:
+def write_report(
+    plan: Plan, records: Iterable[Record], folder: str | Path, *, markdown: bool = False
+) -> list[Path]:
     """Write the report of a study.
 
     Parameters
@@ -56,6 +58,8 @@ def write_report(plan: Plan, records: Iterable[Record], folder: str | Path) -> l
         Records of its trials, also failed ones; the report lists what is missing.
     folder : path
         Created if needed; files of an earlier report are replaced.
+    markdown : bool
+        Write only ``report.md`` and its PNG files, to store them with the records.
 
     Returns
     -------
@@ -67,14 +71,14 @@ def write_report(plan: Plan, records: Iterable[Record], folder: str | Path) -> l
     found = claims(plan, parts)
     blocks = report_blocks(study, parts, found)
     drawn = _draw(study, parts, found, blocks)
-    inlined = {name: figures.inline(kinds["svg"], name) for name, kinds in drawn.items()}
-    contents: dict[str, bytes] = {
-        "report.html": to_html(plan.title, blocks, inlined).encode(),
-        "report.md": to_markdown(plan.title, blocks).encode(),
-        "tables.tex": to_latex(plan.title, blocks).encode(),
-    }
+    contents: dict[str, bytes] = {"report.md": to_markdown(plan.title, blocks).encode()}
+    if not markdown:
+        inlined = {name: figures.inline(kinds["svg"], name) for name, kinds in drawn.items()}
+        contents["report.html"] = to_html(plan.title, blocks, inlined).encode()
+        contents["tables.tex"] = to_latex(plan.title, blocks).encode()
     for name, kinds in drawn.items():
-        contents |= {f"figures/{name}.{kind}": kinds[kind] for kind in ("png", "pdf")}
+        shown = ("png",) if markdown else ("png", "pdf")
+        contents |= {f"figures/{name}.{kind}": kinds[kind] for kind in shown}
     paths = {Path(folder) / name: content for name, content in contents.items()}
     for path, content in paths.items():
         replace_file(path, content)
@@ -88,6 +92,8 @@ def _draw(
     known: dict[str, Callable[[], Figure]] = {
         "tradeoffs": lambda: figures.draw_tradeoffs(study, parts),
         "tolerances": lambda: figures.draw_tolerances(study, parts),
+        "logits": lambda: figures.draw_logits(study, parts),
+        "areas": lambda: figures.draw_areas(study, parts),
         "sensitivity": lambda: figures.draw_sensitivity(study, parts),
         "differences": lambda: figures.draw_differences(study, parts, found),
     }
@@ -104,6 +110,7 @@ def report_blocks(study: Study, parts: list[KeyFigures], found: list[Claim]) -> 
     if parts:
         sections |= {
             "Trade-off curves": _curves(study),
+            "Score distributions": _scores(study, parts),
             "HV and inverted HV": _hypervolume(study, parts),
             "Paired differences": _paired(study, parts),
             "Accuracy at matched gaps": _matched(study, parts),
@@ -217,6 +224,22 @@ def _curves(study: Study) -> list[Block]:
     ]
 
 
+def _scores(study: Study, parts: list[KeyFigures]) -> list[Block]:
+    names = (study.plan.baseline, study.plan.main)
+    trials = [trial for part in parts for name in names for trial in part.panel.of(name)]
+    if all(trial.histogram is None for trial in trials):
+        return [Text("The records have no scores of these methods.")]
+    return [
+        Drawing(
+            "logits",
+            "Scores of the calibration rows in each group: mean density over trials. Filled: rows "
+            "with a positive label. Dashed: the fairest threshold, mean over trials; the dial "
+            "changes the decisions of the rows between 0 and that threshold. The outermost bins "
+            "hold all rows beyond.",
+        ),
+    ]
+
+
 def _hypervolume(study: Study, parts: list[KeyFigures]) -> list[Block]:
     blocks: list[Block] = [
         Text(
@@ -239,6 +262,12 @@ def _hypervolume(study: Study, parts: list[KeyFigures]) -> list[Block]:
             "the curve dominates them, they widen the range that accuracy is normalized by, and so "
             "change the HV of all methods."
         ),
+        Drawing(
+            "areas",
+            "What the two measure, for the operating points of one trial (the first split): HV is "
+            "the area between the points and the lower right square, inverted HV the area between "
+            "the points and the upper left square.",
+        ),
     ]
     for part in parts:
         reference = part.volumes.reference
@@ -248,7 +277,7 @@ def _hypervolume(study: Study, parts: list[KeyFigures]) -> list[Block]:
     if any(paper.has_results(part.panel.dataset, part.panel.criterion) for part in parts):
         blocks += [
             Text("This study differs from the paper as follows:"),
-            Items(tuple(paper.differences(study.plan))),
+            Items(tuple(paper.differences(study.plan, study.records))),
         ]
     return blocks
 
@@ -271,10 +300,11 @@ def _paired(study: Study, parts: list[KeyFigures]) -> list[Block]:
             f"linearly. For HV and accuracy, positive favors {main}. For inverted HV, negative "
             f"favors {main}; the paper's caption of that table wrongly says positive. Standard "
             "errors and 95% intervals are plain; corrected intervals account for splits of the "
-            "same rows (see the last section). Seeds needed: about the number with which the "
-            f"corrected test detects the observed difference with {POWER:.0%} power at the "
-            f"observed spread; over {MOST_SEEDS} can mean that no number of splits of these rows "
-            "is enough. Null methods are compared with the method that they repeat."
+            "same rows (see the last section). At the observed spread, the corrected test detects "
+            f"the difference under 'detectable' with {POWER:.0%} power, and the observed one with "
+            f"about the number of seeds under 'seeds needed'; over {MOST_SEEDS} can mean that no "
+            "number of splits of these rows is enough. Null methods are compared with the method "
+            "that they repeat."
         ),
     ]
     for part in parts:
@@ -382,8 +412,8 @@ def _support(study: Study, found: list[Claim]) -> list[Block]:
             "three quantities, with 95% t intervals of the paired differences. Seeds split the "
             "same rows, so plain intervals are too narrow; what is supported depends on the "
             "corrected interval of Nadeau and Bengio (2003). Its standard error is the plain one "
-            "times sqrt(1 + n r), with n seeds and r test rows per training row of a split (here "
-            f"{SPLIT_RATIO:.3f}); p values and power use it too. Neither interval says anything "
+            "times sqrt(1 + n r), with n seeds and r test rows per training row of a split "
+            f"({_ratio(plan)}); p values and power use it too. Neither interval says anything "
             f"about other data sets. If no method differed, about {len(found) * (1 - LEVEL):.1f} "
             f"of {len(found)} such intervals would exclude 0 by chance; Holm's p values account "
             "for that, over all comparisons of this report. A difference no larger than a null "
@@ -404,6 +434,17 @@ def _support(study: Study, found: list[Claim]) -> list[Block]:
         verdicts = tuple(verdict(claim) for claim in found if claim.panel == title)
         blocks += [Heading(3, title), Items(verdicts)]
     return blocks
+
+
+def _ratio(plan: Plan) -> str:
+    """Return the ratio of the correction, and whether the study's own is another."""
+    fewer = ["trains on fewer rows"] if plan.train_rows is not None else []
+    other = ["is measured on validation rows"] if plan.evaluate != "test" else []
+    if not fewer and not other:
+        return f"here {SPLIT_RATIO:.3f}"
+    return (
+        f"{SPLIT_RATIO:.3f}, that of whole splits, though this study {' and '.join(fewer + other)}"
+    )
 
 
 def verdict(claim: Claim) -> str:

@@ -14,16 +14,19 @@ from types import ModuleType
 from typing import Any
 
 from joblib import Parallel, cpu_count, delayed, parallel_config
+from threadpoolctl import threadpool_limits
 
 from fairdial._validation import check_choice
 from fairdial.bench.estimators import ESTIMATORS
+from fairdial.bench.model import TARTE
 from fairdial.bench.plan import Plan
-from fairdial.bench.sources import check_sources
+from fairdial.bench.sources import check_sources, data_folder
 from fairdial.bench.store import Config, Record, Store, command_line
 from fairdial.bench.trial import run_trial
 from fairdial.datasets.registry import DATASETS
 from fairdial.errors import InvalidInputError, MissingExtraError, install_command, require_extra
 from fairdial.paper.family import SettingsClassifier
+from fairdial.paper.tarte.files import find_files
 from fairdial.progress import Reporter, Silent
 from fairdial.registry import load_plugins, plugins
 
@@ -82,7 +85,9 @@ def run(
     check_choice(backend, "backend", BACKENDS)
     if scheduler is not None and backend == "loky":
         raise InvalidInputError("scheduler", "go with the `backend` dask or ray", given="loky")
-    check_sources(plan.datasets)
+    check_sources(plan.datasets, plan.size)
+    if any(method.encoder == TARTE for method in plan.methods):
+        find_files(data_folder())
     if scheduler is None:  # the workers of a cluster have their own libraries
         check_torch(plan, store)
     store.remove_leftovers()
@@ -100,10 +105,10 @@ def run(
             shown.advance(_progress(record, done, total, running, start))
 
         with _backend(backend, scheduler, n_jobs) as jobs:
-            for done, record in enumerate(_records(studies, backend, jobs), start=1):
+            for done, record in enumerate(run_trials(studies, backend, jobs), start=1):
                 keep(record, min(jobs, len(studies) - done))
         for done, config in enumerate(costs, start=len(studies) + 1):  # one at a time
-            keep(run_trial(config), int(done < total))
+            keep(run_with_one_thread(config), int(done < total))
     return status(plan, store)
 
 
@@ -131,33 +136,39 @@ def reasons(plan: Plan, store: Store) -> dict[str, int]:
     return dict(Counter(error.splitlines()[0] for error in errors).most_common())
 
 
-def _records(configs: list[Config], backend: str, jobs: int) -> Iterator[Record]:
-    """Yield records as they come."""
+def run_trials(configs: list[Config], backend: str, jobs: int) -> Iterator[Record]:
+    """Run trials and yield their records as they come."""
     if backend == "ray":  # its joblib backend returns results only when all are there
         ray = _require("ray", "pip install ray")
-        task = ray.remote(num_cpus=1)(_run_in_worker)
+        task = ray.remote(num_cpus=1)(run_in_worker)
         waiting = [task.remote(config, plugins()) for config in configs]
         while waiting:
             ready, waiting = ray.wait(waiting, num_returns=1)
             yield ray.get(ready[0])
     elif jobs == 1:
-        yield from map(run_trial, configs)
+        yield from map(run_with_one_thread, configs)
     elif configs:
         driver = os.getpid() if backend == "loky" else None
         yield from Parallel(n_jobs=jobs, return_as="generator_unordered", batch_size=1)(
-            delayed(_run_in_worker)(config, plugins(), driver) for config in configs
+            delayed(run_in_worker)(config, plugins(), driver) for config in configs
         )
 
 
-def _run_in_worker(config: Config, modules: dict[str, str], driver: int | None = None) -> Record:
+def run_with_one_thread(config: Config) -> Record:
+    """Run a trial with one thread for linear algebra, as all processes do: sums depend on it."""
+    with threadpool_limits(1):
+        return run_trial(config)
+
+
+def run_in_worker(config: Config, modules: dict[str, str], driver: int | None = None) -> Record:
     """Run a trial in a worker process, with the driver's plugins; it ends when that is killed."""
     load_plugins(modules)
     if driver is None or driver != os.getppid():
-        return run_trial(config)
+        return run_with_one_thread(config)
     ended = threading.Event()
     threading.Thread(target=_end_with, args=(driver, ended), daemon=True).start()
     try:
-        return run_trial(config)
+        return run_with_one_thread(config)
     finally:
         ended.set()
 

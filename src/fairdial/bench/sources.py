@@ -20,24 +20,24 @@ from fairdial.errors import FairdialError, InvalidInputError
 
 DATA = "FAIRDIAL_DATA"  # environment variable of the data folder; workers inherit it
 WEIGHTS = ("resnet18*.safetensors", "resnet18*.pth")
-SIDE = 64  # height and width of a picture, in pixels
+SIDE = 64  # height and width of a picture in pixels, unless a plan says otherwise
 SAMPLE_SEED, FEW_SEED = 0, 1
 
 
-def load_source(name: str) -> Dataset:
-    """Load a data set by name."""
+def load_source(name: str, size: int = SIDE) -> Dataset:
+    """Load a data set by name; pictures at this height and width."""
     info = DATASETS[name]
-    size = {"size": SIDE} if info.pictures else {}
-    return info.load(data_folder(), **size) if info.needs_folder else info.load(**size)
+    options = {"size": size} if info.pictures else {}
+    return info.load(data_folder(), **options) if info.needs_folder else info.load(**options)
 
 
 def data_folder() -> Path:
-    """Return the folder with the user's copies of pictures and weights."""
+    """Return the folder with the user's copies of pictures and of pretrained weights."""
     folder = os.environ.get(DATA)
     if not folder or not Path(folder).is_dir():
         raise InvalidInputError(
             "data",
-            "name the folder with the pictures and ResNet-18's weights",
+            "name the folder with your pictures and pretrained weights",
             given=folder or "none",
             hint=f"The environment variable {DATA} sets it too.",
         )
@@ -56,13 +56,13 @@ def find_weights() -> Path:
     return found[0]
 
 
-def check_sources(names: Iterable[str]) -> None:
+def check_sources(names: Iterable[str], size: int = SIDE) -> None:
     """Raise before anything runs if a data set can't be loaded; decode its pictures."""
     for name in names:
         if DATASETS[name].pictures:
             find_weights()
         if DATASETS[name].needs_folder:
-            load_source(name)
+            load_source(name, size)
 
 
 class Parts(NamedTuple):
@@ -115,6 +115,7 @@ def split(
     *,
     train_rows: int | None = None,
     evaluate: str = "test",
+    size: int = SIDE,
 ) -> Parts:
     """Return the paper's split of a data set, with the evaluation rows sealed.
 
@@ -123,7 +124,7 @@ def split(
     """
 
     def load_parts() -> PaperSplit:
-        return _sample(load_source(name), rows).paper_split(seed)
+        return _sample(load_source(name, size), rows).paper_split(seed)
 
     parts = load_parts()
     train, early = parts.train, parts.validation

@@ -36,9 +36,7 @@ ABANDONED = 3600.0  # seconds after which a temporary file no longer has a write
 PACKAGES = ("fairdial", "numpy", "scipy", "scikit-learn", "pandas", "torch")
 PACKAGE = Path(__file__).parents[1]
 UNRELATED = ("bench/", "serve/", "cli/", "io/", "__main__.py", "plotting.py", "progress.py")
-RELATED = tuple(
-    f"bench/{name}.py" for name in ("trial", "model", "sources", "estimators", "variants")
-)
+RELATED = tuple(f"bench/{name}.py" for name in ("trial", "model", "sources", "estimators"))
 LIBRARIES = {"fairdial", "sklearn", *sys.stdlib_module_names}  # their code isn't the user's
 
 
@@ -58,6 +56,7 @@ class Config(TypedDict):
     tolerances: NotRequired[list[float]]
     confidence: NotRequired[float]
     epochs: NotRequired[int]
+    size: NotRequired[int]  # of pictures, if it isn't 64
     objective: NotRequired[str | list[float]]  # a name, or costs of the two kinds of errors
 
 

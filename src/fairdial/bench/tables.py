@@ -112,11 +112,14 @@ def methods_table(study: Study) -> Table:
 
 def _changes(method: Method) -> str:
     changes = [f"{k}={v!r}" for k, v in sorted({**method.arguments, **method.network}.items())]
-    changes += [f"encoder {k}={v!r}" for k, v in sorted(method.encoder.items())]
+    if isinstance(method.encoder, str):
+        changes.append(f"encoder {method.encoder}")
+    else:
+        changes += [f"encoder {k}={v!r}" for k, v in sorted(method.encoder.items())]
     if method.calibration != "apart":
         changes.append(f"calibration {method.calibration}")
-    if method.pictures != "frozen":
-        changes.append(f"pictures {method.pictures}")
+    if method.trained != "none":
+        changes.append(f"trained {method.trained}")
     if method.sees_group:
         changes.append("sees the group")
     if method.seed_offset:
@@ -219,11 +222,11 @@ def _spread(entry: paper.Spread | None) -> str:
 
 PAIRED_HEAD = (
     "seeds", "mean", "Q1", "Q2", "Q3", "std. error", "95% interval", "corrected interval",
-    "seeds needed",
+    "detectable", "seeds needed",
 )  # fmt: skip
 PAIRED_NOTE = (
-    "The corrected interval (Nadeau and Bengio) accounts for splits of the same rows; seeds needed "
-    "use its error."
+    "The corrected interval (Nadeau and Bengio) accounts for splits of the same rows; its error "
+    "also gives the detectable difference (80% power) and the seeds needed."
 )
 
 
@@ -237,6 +240,7 @@ def _paired_cells(found: Paired, spec: str) -> list[str]:
         number(found.error, spec.lstrip("+")),
         interval(found, spec),
         interval(sure, spec),
+        number(sure.detectable, spec.lstrip("+")),
         needed,
     ]
 
@@ -401,16 +405,25 @@ def cost_tables(study: Study, panel: Panel) -> list[Table]:
     }
     if not methods:
         return []
+    published = paper.has_results(panel.dataset, panel.criterion)
+    theirs = ("paper: train", "paper: adapt", "paper: decide") if published else ()
     seconds = Table(
         f"Wall-clock seconds: {panel.title}.",
-        ("method", *columns.values()),
-        tuple((name, *(brief(frame.loc[name, c]) for c in columns)) for name in methods),
-        note="If one training serves all settings, both columns show that training.",
+        ("method", *columns.values(), *theirs),
+        tuple(
+            (
+                name,
+                *(brief(frame.loc[name, c]) for c in columns),
+                *(_paper_seconds(method, panel.dataset) if published else ()),
+            )
+            for name, method in methods.items()
+        ),
+        note="If one training serves all settings, both columns show that training."
+        + (" The paper's seconds are on an A100." if published else ""),
         label=_label("cost", panel),
     )
     if base not in methods:
         return [seconds]
-    published = paper.has_results(panel.dataset, panel.criterion)
     rows = []
     for name, method in methods.items():
         row = (name, *(brief(frame.loc[name, c] / frame.loc[base, c]) for c in columns))
@@ -423,15 +436,21 @@ def cost_tables(study: Study, panel: Panel) -> list[Table]:
     )
     ratios = Table(
         f"Ratios to {base}: {panel.title}.",
-        (
-            "method", *columns.values(),
-            *(("paper: train", "paper: adapt", "paper: decide") if published else ()),
-        ),
+        ("method", *columns.values(), *theirs),
         tuple(rows),
         note=note if published else "",
         label=_label("cost-ratios", panel),
-    )  # fmt: skip
+    )
     return [seconds, ratios]
+
+
+def _paper_seconds(method: Method, dataset: str) -> tuple[str, ...]:
+    column = paper.column(method)
+    if column is None:
+        return ("-", "-", "-")
+    one = paper.COST[dataset][column]
+    adapt = "train again" if one.adaptation is None else brief(one.adaptation)
+    return brief(one.train), adapt, brief(one.inference)
 
 
 def _paper_ratios(method: Method, base: Method, dataset: str) -> tuple[str, ...]:
@@ -457,6 +476,7 @@ def fitting_table(study: Study, panel: Panel) -> Table:
             name,
             f"{row['trials']:.0f}",
             number(row["epochs"], ".1f"),
+            number(row["change"], ".4f"),
             brief(row["fit"]),
             brief(row["fit"] / under if under > 0 else NAN),
             brief(row["calibrate"]),
@@ -466,9 +486,10 @@ def fitting_table(study: Study, panel: Panel) -> Table:
     return Table(
         f"Processor seconds of the study trials, with early stopping, mean over trials: "
         f"{panel.title}.",
-        ("method", "trials", "epochs", "fit", f"fit, ratio to {base}", "calibrate"),
+        ("method", "trials", "epochs", "change", "fit", f"fit, ratio to {base}", "calibrate"),
         rows,
-        note="Epochs are the mean over a trial's networks. EPO and FairBiNN fit all settings.",
+        note="Epochs are the mean over a trial's networks. Change is the mean absolute change of "
+        "validation accuracy from one epoch to the next. EPO and FairBiNN fit all settings.",
         label=_label("fit", panel),
     )
 

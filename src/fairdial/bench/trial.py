@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike
 
 from fairdial._arrays import Counts, Floats, Indices
 from fairdial.bench.model import make_model, read_parts
-from fairdial.bench.sources import join_rows, take
+from fairdial.bench.sources import join_rows
 from fairdial.bench.store import Config, Record, environment, trial_code
 from fairdial.core.criteria import criterion as find_criterion
 from fairdial.core.decide import count_rows, count_selected
@@ -42,7 +42,9 @@ from fairdial.paper.family import SettingsClassifier
 from fairdial.paper.yoto import YOTO, bisect_weight
 
 CURVE = 200  # operating points that are counted on test rows, at most
+CURVE_DIGITS = 5  # of validation accuracies
 SEARCHED = 41  # the same, where each tolerance is a search
+BINS, TAILS = 64, (0.002, 0.998)  # of the histogram of scores; quantiles at its ends
 
 
 def run_trial(config: Config) -> Record:
@@ -102,8 +104,6 @@ def _study(config: Config) -> tuple[dict[str, Any], dict[str, float]]:
         fit = join_rows(fit, held)
     model.fit(fit.X, fit.y, sensitive_features=fit.groups)
     clock.lap("fit")
-    if calibration == "pooled":
-        held = join_rows(held, take(fit, model.validation_rows_))
     if calibration != "crossed":
         model.calibrate(held.X, held.y, sensitive_features=held.groups)
     clock.lap("calibrate")
@@ -115,6 +115,7 @@ def _study(config: Config) -> tuple[dict[str, Any], dict[str, float]]:
     grid, feasible = states.add(chosen), chosen.feasible
     certified = [_certify(frontier, t, config["confidence"], states) for t in config["tolerances"]]
     clock.lap("choose")
+    logits = None if calibration == "crossed" else logit_histogram(model, held)
     parts.test.release()
     counter = Counter(model, parts.test.open())
     points = sorted({*own, *curve, *grid, *(p for p in certified if p is not None)})
@@ -140,6 +141,7 @@ def _study(config: Config) -> tuple[dict[str, Any], dict[str, float]]:
         "feasible": feasible.tolist(),
         "certified": certified,
         "epochs": _epochs(model),
+        "logits": logits,
     }
     return result, clock.seconds
 
@@ -274,17 +276,49 @@ def _certify(frontier: Frontier, tolerance: float, confidence: float, states: St
         return None
 
 
-def _epochs(model: DialClassifier) -> dict[str, list[int]] | None:
-    """Return how many epochs each network was trained for, and which epoch was kept."""
+def _epochs(model: DialClassifier) -> dict[str, Any] | None:
+    """Return how many epochs each network was trained for, which was kept, and the accuracy.
+
+    The accuracy is that of every epoch on validation rows: a list for each network.
+    """
     history = getattr(model, "history_", None)
     if history is None:
         return None
-    trained = [len(history)]
-    if history.index.nlevels > 1:
-        last = history.reset_index().groupby("setting")["epoch"].max()
-        trained = [int(n) for n in last]
+    column = "accuracy" if "accuracy" in history else "accuracy_loose"
+    values = history.reset_index()
+    runs = values.groupby("setting") if "setting" in values else [(0, values)]
+    curves = [run[column].round(CURVE_DIGITS).tolist() for _, run in runs]
     best = model.best_epoch_
-    return {"trained": trained, "kept": best if isinstance(best, list) else [best]}
+    return {
+        "trained": [len(curve) for curve in curves],
+        "kept": best if isinstance(best, list) else [best],
+        "accuracy": curves,
+    }
+
+
+def logit_histogram(model: DialClassifier, rows: Dataset) -> dict[str, Any] | None:
+    """Return how the scores of rows are distributed, by label and group; None for a family.
+
+    The outer bins hold the rows beyond ``low`` and ``high`` too.
+    """
+    if not isinstance(model, ThresholdClassifier):
+        return None
+    logits, frontier = model.logits(rows.X, sensitive_features=rows.groups), model.frontier_
+    low, high = np.quantile(logits[np.isfinite(logits)], TAILS).round(4).tolist()
+    place = np.clip(np.nan_to_num((logits - low) / max(high - low, 1e-6)), 0.0, 1.0)
+    bins = np.minimum((BINS * place).astype(np.intp), BINS - 1)
+    counts = np.zeros((2, len(frontier.groups), BINS), np.int64)
+    np.add.at(counts, ((rows.y == 1).astype(np.intp), _codes(model, rows), bins), 1)
+    if isinstance(frontier.points, SearchedPoints):
+        fairest = _choose(frontier, [0.0]).thresholds[0]
+    else:
+        fairest = frontier.points.read(frontier.points.find(np.zeros(1))[0])[0][0]
+    return {
+        "low": low,
+        "high": high,
+        "counts": counts.tolist(),
+        "fairest": np.clip(fairest, low, high).round(4).tolist(),
+    }
 
 
 class Clock:

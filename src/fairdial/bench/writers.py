@@ -58,11 +58,15 @@ def to_markdown(title: str, blocks: list[Block]) -> str:
             parts.append(f"![{alt}](figures/{block.name}.png)")
             parts.append(f"*{_md(block.caption)}*")
         else:
-            parts.append(f"**{_md(block.caption)}**")
-            rows = [_md_row(block.head), "|---" * len(block.head) + "|", *map(_md_row, block.rows)]
-            parts.append("\n".join(rows))
+            parts += [f"**{_md(block.caption)}**", markdown_table(block)]
             parts += [_md(block.note)] if block.note else []
     return "\n\n".join(parts) + "\n"
+
+
+def markdown_table(table: Table) -> str:
+    """Return the head and rows of a table as Markdown."""
+    line = "|---" * len(table.head) + "|"
+    return "\n".join([_md_row(table.head), line, *map(_md_row, table.rows)])
 
 
 def _md(text: str) -> str:

@@ -1,4 +1,4 @@
-"""``fairdial bench run|status|report|pack``: run studies."""
+"""``fairdial bench run|status|report|pack|verify``; other modules add `tune` and `adopt`."""
 
 from __future__ import annotations
 
@@ -12,9 +12,11 @@ from typing import TYPE_CHECKING, Any, Self
 
 import click
 
+from fairdial.bench import PLAN, RECORDS
 from fairdial.cli import options
 from fairdial.cli.errors import FAILED, INTERRUPTED, F
 from fairdial.cli.output import Output
+from fairdial.cli.tune import SPACE, bench_adopt, bench_tune
 from fairdial.errors import InvalidInputError
 
 if TYPE_CHECKING:
@@ -23,14 +25,16 @@ if TYPE_CHECKING:
     from fairdial.bench.plan import Plan
     from fairdial.bench.run import Status
 
-PLAN = "plan.toml"
-RECORDS = "records"
 DATA = "FAIRDIAL_DATA"
 
 
 @click.group()
 def bench() -> None:
     """Run a study, show its progress, write its report."""
+
+
+bench.add_command(bench_tune)
+bench.add_command(bench_adopt)
 
 
 def _out(text: str) -> Callable[[F], F]:
@@ -61,7 +65,7 @@ def _out(text: str) -> Callable[[F], F]:
 @click.option(
     "--data",
     type=click.Path(exists=True, file_okay=False, path_type=Path),
-    help=f"Folder with images and ResNet-18's weights. [default: environment variable {DATA}]",
+    help=f"Folder with images and pretrained weights. [default: environment variable {DATA}]",
 )
 @options.reporting
 def bench_run(
@@ -76,13 +80,14 @@ def bench_run(
 ) -> None:
     """Run the missing trials of PLAN, a TOML file or one of the plans that come with fairdial.
 
-    These are quick, paper-tabular, paper-images, paper-images-tuned and confirm.
+    These are quick, paper-tabular, paper-images, images-frozen and confirm.
 
     Each trial is stored when it is done. Interrupt at any time; the same command resumes.
     """
     from fairdial.bench import plan as plans
     from fairdial.bench import run as running
     from fairdial.bench.store import Store
+    from fairdial.bench.tuned import keep_tuned, tuned_path
 
     chosen = plans.read_plan(plan)
     text = plans.plan_text(plan)
@@ -92,6 +97,12 @@ def bench_run(
     if data is not None:
         os.environ[DATA] = str(data.resolve())
     plans.keep_plan(text, out / PLAN)
+    current, chosen = chosen, keep_tuned(chosen, out / PLAN)
+    if chosen.trials() != current.trials():
+        show.note(
+            f"The study goes on with the tuned values in {tuned_path(out / PLAN)}; the library's "
+            "are others now. A new folder starts with those."
+        )
     store = Store(out / RECORDS)
     before = running.status(chosen, store)
     shown = None if show.as_json or show.quiet else Trials(before.missing, bar=show.progress)
@@ -142,15 +153,17 @@ def bench_status(out: Path, show: Output) -> None:
     type=click.Path(file_okay=False, path_type=Path),
     help="Folder of the report. [default: report/ in --out]",
 )
+@click.option("--markdown", is_flag=True, help="Write only Markdown and PNG figures.")
 @options.reporting
-def bench_report(out: Path, to: Path | None, show: Output) -> None:
+def bench_report(out: Path, to: Path | None, markdown: bool, show: Output) -> None:
     """Write the tables and figures of the study in --out as Markdown, LaTeX and HTML."""
     from fairdial.bench.report import write_report
     from fairdial.bench.store import Store
 
     plan = _plan_of(out)
     records = Store(out / RECORDS).records(plan.trials())
-    written = [str(path) for path in write_report(plan, records, to or out / "report")]
+    paths = write_report(plan, records, to or out / "report", markdown=markdown)
+    written = [str(path) for path in paths]
     show.result({"written": written}, *written)
 
 
@@ -161,18 +174,71 @@ def bench_pack(out: Path, show: Output) -> None:
     """Move the records of the study in --out into one compressed file."""
     from fairdial.bench.store import Store
 
-    _plan_of(out)
+    if not (out / SPACE).is_file():
+        _plan_of(out)
     store = Store(out / RECORDS)
     packed = store.pack()
     show.result({"records": packed, "file": str(store.packed)}, f"{packed} records: {store.packed}")
 
 
+@bench.command("verify")
+@click.argument("study", type=click.Path(exists=True, path_type=Path))
+@click.option(
+    "--sample",
+    type=options.Integer(min=1),
+    default=5,
+    show_default=True,
+    help="Number of trials to repeat, drawn at random.",
+)
+@click.option(
+    "--seed", type=options.Integer(min=0), default=0, show_default=True, help="Seed of the draw."
+)
+@click.option(
+    "--jobs", type=options.Integer(min=1), default=1, show_default=True, help="Trials at once."
+)
+@click.option(
+    "--data",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    help=f"Folder with images and pretrained weights. [default: environment variable {DATA}]",
+)
+@options.reporting
+def bench_verify(
+    study: Path, sample: int, seed: int, jobs: int, data: Path | None, show: Output
+) -> None:
+    """Repeat some trials of STUDY with this code, and compare how many rows they select.
+
+    STUDY is the folder of a study, or a plan NAME.toml with its packed records, NAME.jsonl.xz,
+    beside it. Counts are compared by label and group at all operating points; so are data, rows and
+    epochs. The exit code is 1 if anything differs.
+    """
+    from dataclasses import asdict
+
+    from fairdial.bench import verify as verifying
+    from fairdial.bench.curves import open_study
+
+    if data is not None:
+        os.environ[DATA] = str(data.resolve())
+    records = [r for r in open_study(study).records if r["config"]["kind"] == "study"]
+    if not records:
+        raise InvalidInputError("study", "have finished trials", given=f"none in {study}")
+    found = []
+    for comparison in verifying.verify(verifying.draw(records, sample, seed), n_jobs=jobs):
+        show.note(str(comparison))
+        found.append(comparison)
+    differing = sum(not comparison.same for comparison in found)
+    line = f"{len(found)} of {len(records)} trials repeated, {differing} differ."
+    counts = {"repeated": len(found), "differing": differing, "trials": list(map(asdict, found))}
+    show.result(counts, line)
+    if differing:
+        sys.exit(FAILED)
+
+
 def _plan_of(out: Path) -> Plan:
-    from fairdial.bench.plan import read_plan
+    from fairdial.bench.tuned import read_study_plan
 
     if not (out / PLAN).is_file():
         raise InvalidInputError("out", "be the folder of a study", given=f"{out} without {PLAN}")
-    return read_plan(out / PLAN)
+    return read_study_plan(out / PLAN)
 
 
 def _progress(found: Status) -> tuple[dict[str, int], str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 from numbers import Real
-from typing import TYPE_CHECKING, Any, Self, Unpack
+from typing import TYPE_CHECKING, Any, Literal, Self, Unpack
 
 import numpy as np
 
@@ -48,9 +48,10 @@ class EPO(SettingsClassifier):
         weighted loss on validation rows, whatever its ``score``.
     n_jobs : int
         Number of processes. In each, settings train side by side in one stack.
-    calibration : float or None
-        Share of the rows that ``fit`` holds out to find the frontier. If None, train on
-        all rows and call ``calibrate`` with other rows before predicting.
+    calibration : float, "auto" or None
+        Share of the rows that ``fit`` holds out to find the frontier. "auto" holds out what
+        certifying ``tolerance`` with confidence 0.95 is likely to need. If None, train on all rows
+        and call ``calibrate`` with other rows before predicting.
     pos_label : label, optional
         Value of the positive class; the one that sorts last by default.
     sensitive_column : str, int or list, optional
@@ -93,7 +94,7 @@ class EPO(SettingsClassifier):
         offset: float = 1e-4,
         network: Network | None = None,
         n_jobs: int = 1,
-        calibration: float | None = 0.2,
+        calibration: float | Literal["auto"] | None = 0.2,
         pos_label: Any = None,
         sensitive_column: Any = None,
         min_count: int = 30,

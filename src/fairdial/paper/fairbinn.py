@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 from numbers import Real
-from typing import TYPE_CHECKING, Any, Self, Unpack
+from typing import TYPE_CHECKING, Any, Literal, Self, Unpack
 
 import numpy as np
 import pandas as pd
@@ -94,9 +94,10 @@ class FairBiNN(SettingsClassifier):
         eta only scales the fairness layers' steps, so it is multiplied by the ratio of both rates.
     n_jobs : int
         Number of processes. In each, settings train side by side in one stack.
-    calibration : float or None
-        Share of the rows that ``fit`` holds out to find the frontier. If None, train on
-        all rows and call ``calibrate`` with other rows before predicting.
+    calibration : float, "auto" or None
+        Share of the rows that ``fit`` holds out to find the frontier. "auto" holds out what
+        certifying ``tolerance`` with confidence 0.95 is likely to need. If None, train on all rows
+        and call ``calibrate`` with other rows before predicting.
     pos_label : label, optional
         Value of the positive class; the one that sorts last by default.
     sensitive_column : str, int or list, optional
@@ -146,7 +147,7 @@ class FairBiNN(SettingsClassifier):
         tolerance: float | None = 0.0,
         network: Network | None = None,
         n_jobs: int = 1,
-        calibration: float | None = 0.2,
+        calibration: float | Literal["auto"] | None = 0.2,
         pos_label: Any = None,
         sensitive_column: Any = None,
         min_count: int = 30,

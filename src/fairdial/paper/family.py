@@ -17,7 +17,12 @@ from fairdial._validation import check_count
 from fairdial.core.rates import SELECTION
 from fairdial.errors import InvalidInputError
 from fairdial.estimators.families import FamilyClassifier, Measurement
-from fairdial.estimators.network import chosen_network, describe, prepare_data
+from fairdial.estimators.network import (
+    chosen_network,
+    describe,
+    prepare_data,
+    report_training,
+)
 from fairdial.estimators.rows import Rows
 from fairdial.nn.network import Network
 
@@ -84,6 +89,7 @@ class SettingsClassifier(NetworkFamily):
             settings = settings[:1]
         runs = Runs(describe(self), network, data, seed)
         fitted = runs.fit(make_method, settings, n_jobs=self.n_jobs)
+        report_training(self, network, data, fitted.history, fitted.best_epoch)
         self.nets_, self.history_, self.best_epoch_ = fitted
         self.settings_, self.encoder_ = settings, data.encode.encoder
         self.trained_groups_ = rows.groups

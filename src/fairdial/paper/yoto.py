@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from numbers import Real
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self, Unpack
+from typing import TYPE_CHECKING, Any, Literal, Self, Unpack
 
 import numpy as np
 import pandas as pd
@@ -17,7 +17,12 @@ from fairdial._validation import check_choice, check_count
 from fairdial.core.criteria import Given
 from fairdial.errors import InvalidInputError
 from fairdial.estimators.families import Measurement
-from fairdial.estimators.network import describe, prepare_data, report_interruption
+from fairdial.estimators.network import (
+    describe,
+    prepare_data,
+    report_interruption,
+    report_training,
+)
 from fairdial.estimators.rows import RowOptions
 from fairdial.nn.network import Network
 from fairdial.paper.family import NetworkFamily
@@ -140,9 +145,10 @@ class YOTO(NetworkFamily):
         The default tolerance; 0 is the one that the criterion declares, if it does.
     network : Network, optional
         What is trained, and how; the epoch is selected by the loss, whatever its ``score``.
-    calibration : float or None
-        Share of the rows that ``fit`` holds out to find the frontier. If None, train on
-        all rows and call ``calibrate`` with other rows before predicting.
+    calibration : float, "auto" or None
+        Share of the rows that ``fit`` holds out to find the frontier. "auto" holds out what
+        certifying ``tolerance`` with confidence 0.95 is likely to need. If None, train on all rows
+        and call ``calibrate`` with other rows before predicting.
     pos_label : label, optional
         Value of the positive class; the one that sorts last by default.
     sensitive_column : str, int or list, optional
@@ -190,7 +196,7 @@ class YOTO(NetworkFamily):
         criterion: Given = "demographic_parity",
         tolerance: float | None = 0.0,
         network: Network | None = None,
-        calibration: float | None = 0.2,
+        calibration: float | Literal["auto"] | None = 0.2,
         pos_label: Any = None,
         sensitive_column: Any = None,
         min_count: int = 30,
@@ -283,6 +289,7 @@ class YOTO(NetworkFamily):
             checkpoint=None if network.checkpoint is None else Path(network.checkpoint),
         )
         report_interruption(network, fitted)
+        report_training(self, network, data, fitted.history, fitted.best_epoch[0])
         self.net_, self.encoder_, self.history_ = fitted.net, data.encode.encoder, fitted.history
         self.best_epoch_ = fitted.best_epoch[0]
         self.trained_groups_ = rows.groups

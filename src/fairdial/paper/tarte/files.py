@@ -17,11 +17,17 @@ from numpy.typing import NDArray
 from fairdial.errors import InvalidInputError, MissingExtraError, install_command
 
 HUB = "https://huggingface.co"
-SOURCES = {
-    "weights": f"tarte_pretrained_weights.pt of {HUB}/inria-soda/tarte",
-    "config": f"tarte_pretrained_configs.json of {HUB}/inria-soda/tarte",
-    "fasttext": f"cc.en.300.bin of {HUB}/hi-paris/fastText",
+NAMES = {  # of the official files
+    "weights": "tarte_pretrained_weights.pt",
+    "config": "tarte_pretrained_configs.json",
+    "fasttext": "cc.en.300.bin",
 }
+PLACES = {
+    "weights": "inria-soda/tarte",
+    "config": "inria-soda/tarte",
+    "fasttext": "hi-paris/fastText",
+}
+SOURCES = {argument: f"{name} of {HUB}/{PLACES[argument]}" for argument, name in NAMES.items()}
 SIZES = (
     "dim_input",
     "dim_transformer",
@@ -49,6 +55,25 @@ def find_file(path: Any, name: str) -> Path:
             "be a file on this machine",
             given=f"{str(path)!r}, which doesn't exist",
             hint=f"Nothing is downloaded; the official file is {SOURCES[name]}.",
+        )
+    return found
+
+
+def find_files(folder: Path) -> dict[str, Path]:
+    """Return the official files in a folder, or in ``tarte/`` in it, by argument."""
+    found = {
+        argument: path
+        for argument, name in NAMES.items()
+        for path in (folder / "tarte" / name, folder / name)
+        if path.is_file()
+    }
+    missing = [SOURCES[argument] for argument in NAMES if argument not in found]
+    if missing:
+        raise InvalidInputError(
+            "data",
+            "contain TARTE's files, directly or in tarte/",
+            given=f"{folder} without {', '.join(missing)}",
+            hint="Nothing is downloaded.",
         )
     return found
 
