@@ -22,6 +22,7 @@ LAYERS = (
     {"paper"},
     {"estimators"},
     {"nn"},
+    {"forests"},
     {"large", "tables"},
     {"metrics", "datasets"},
     {"core"},

@@ -16,7 +16,7 @@ import fairdial
 
 ROOT = Path(__file__).resolve().parents[1]
 USED = {"bench", "dist", "images", "large", "onnx", "plot", "save", "serve", "torch"}
-EXTRAS = USED | {"all", "docs", "peers", "tarte", "test"}
+EXTRAS = USED | {"all", "catboost", "docs", "lightgbm", "peers", "tarte", "test", "xgboost"}
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 
 

@@ -19,6 +19,8 @@ if TYPE_CHECKING:  # the names of _HOMES, for type checkers and editors
     from fairdial.core.logits import proba_to_logits as proba_to_logits
     from fairdial.core.objectives import Costs as Costs
     from fairdial.core.objectives import Objective as Objective
+    from fairdial.core.planning import CalibrationPlan as CalibrationPlan
+    from fairdial.core.planning import plan_calibration as plan_calibration
     from fairdial.core.point import Point as Point
     from fairdial.core.point import Points as Points
     from fairdial.core.problem import Budget as Budget
@@ -74,6 +76,10 @@ _HOMES = {  # the public names by module
     "core.objectives": (
         "Costs",
         "Objective",
+    ),
+    "core.planning": (
+        "CalibrationPlan",
+        "plan_calibration",
     ),
     "core.point": (
         "Point",

@@ -195,6 +195,12 @@ class CannotCertifyError(FairdialError, ValueError):
         The smallest tolerance that these rows can certify at the same confidence.
     rows_needed : int or None
         About how many calibration rows the requested tolerance needs, in the same proportions.
+    group : hashable
+        Name of the group that is too small.
+    group_rows : int or None
+        Its eligible calibration rows.
+    group_rows_needed : int or None
+        About how many it needs if the other groups keep theirs; None if no number is enough.
 
     Examples
     --------
@@ -214,10 +220,15 @@ class CannotCertifyError(FairdialError, ValueError):
         *,
         smallest_tolerance: float | None = None,
         rows_needed: int | None = None,
+        group: Hashable = None,
+        group_rows: int | None = None,
+        group_rows_needed: int | None = None,
     ) -> None:
         super().__init__(message)
         self.smallest_tolerance = smallest_tolerance
         self.rows_needed = rows_needed
+        self.group, self.group_rows = group, group_rows
+        self.group_rows_needed = group_rows_needed
 
 
 class DivergedError(FairdialError, ArithmeticError):

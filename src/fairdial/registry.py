@@ -35,6 +35,7 @@ COMMON = (  # constructor parameters of every method
     "sensitive_column",
     "random_state",
 )
+LIBRARIES = {"lightgbm": "LightGBM", "xgboost": "XGBoost", "catboost": "CatBoost"}
 DIAL = ("objective", "budget", "nested", "rising", "randomize")  # of methods with thresholds
 THRESHOLDS = (
     "scores each row by {scorer} and selects rows above the threshold of their group; the "
@@ -83,12 +84,13 @@ class Method:
         Kinds of scorers that a saved model of this class may have.
     types : tuple of type
         Your own classes that the fitted scorer consists of; loading trusts them.
-    max_groups : int, optional
-        Number of groups that it can handle; any number by default.
-    one_rate : bool
-        Whether its training needs a criterion that compares one rate.
+    equalizes : bool
+        Whether its training makes rates equal: it needs a criterion that compares one rate of
+        selected rows, or equalized odds.
     trees : bool
         Whether it grows trees.
+    library : str, optional
+        Library that it needs, and the extra of that name. AutoDial tries it only if it is named.
     candidate : str, optional
         Name among AutoDial's candidates, which are tried in the order of registration.
     complexity : int
@@ -109,11 +111,11 @@ class Method:
     kind: Kind = "learner"
     build: Callable[[Spec], DialClassifier] | None = None
     options: tuple[Option, ...] = ()
-    scorers: tuple[str, ...] = ("estimators", "averaged", "object")
+    scorers: tuple[str, ...] = ("plain", "estimators", "averaged", "object")
     types: tuple[type, ...] = ()
-    max_groups: int | None = None
-    one_rate: bool = False
+    equalizes: bool = False
     trees: bool = False
+    library: str | None = None
     candidate: str | None = None
     complexity: int = 0
 
@@ -124,9 +126,9 @@ class Method:
 
     def refuses(self, criterion: Criterion) -> bool:
         """Return whether it can't be trained for a criterion."""
-        from fairdial.estimators.gfb import compared_rate
+        from fairdial.estimators.gfb import compared
 
-        return self.one_rate and compared_rate(criterion) is None
+        return self.equalizes and compared(criterion) is None
 
     def make(
         self,
@@ -350,6 +352,7 @@ def _learner(name: str) -> Callable[[Spec], DialClassifier]:
             "logistic": lambda: learners.logistic(wide=spec.wide),
             "blend": lambda: learners.blend(spec.texts, spec.seed, wide=spec.wide),
             "network": lambda: Network(**spec.network),
+            **{library: partial(learners.booster, library, spec.seed) for library in LIBRARIES},
         }
         return FairBayes(makers[name](), random_state=spec.seed, **spec.options)
 
@@ -375,8 +378,9 @@ _classifier = partial(
     estimator="FairBayes",
     load=_fairbayes,
     options=("recalibrate",),
-    scorers=("estimators", "averaged", "net"),
+    scorers=("plain", "estimators", "averaged", "net"),
 )
+_booster = partial(_classifier, trees=True, complexity=2)
 _family = partial(Method, kind="family", options=NETWORK_OPTIONS)
 BUILT_IN = (
     _classifier(
@@ -402,6 +406,16 @@ BUILT_IN = (
         candidate="blend",
         complexity=3,
     ),
+    *(
+        _booster(
+            name=library,
+            description=f"{title}, with group thresholds on top.",
+            build=_learner(library),
+            library=library,
+            candidate=library,
+        )
+        for library, title in LIBRARIES.items()
+    ),
     _classifier(
         name="fairbayes",
         description="A network with plain training, with group thresholds on top.",
@@ -422,8 +436,7 @@ BUILT_IN = (
         build=_with_network(_gfb),
         options=(*NETWORK_OPTIONS, "recalibrate"),
         scorers=("net",),
-        max_groups=2,
-        one_rate=True,
+        equalizes=True,
         candidate="gfb",
         complexity=5,
     ),

@@ -215,7 +215,7 @@ def test_the_page_is_written_once(
     [
         (["--html", "page.html", "--people", "west=westerners"], "--people", "'west'"),
         (["--onnx", "m.onnx", "--name", "Loans"], "--name", "--html"),
-        (["--html", "a.html", "--onnx", "b.onnx"], "--onnx", "logistic"),
+        (["--html", "a.html", "--onnx", "b.txt"], "--onnx", "'b.txt'"),
         (["--html", "dial.txt"], "--html", "'dial.txt'"),
     ],
 )

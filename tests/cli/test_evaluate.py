@@ -147,7 +147,7 @@ def test_certified_points_are_evaluated(
     assert whole["gap"] < one["gap"]
     assert (one["simultaneous"], whole["simultaneous"]) == (False, True)
     four = ("evaluate", crossed, place / "new.csv", "--tolerance", 0.7)
-    assert answer(*four, "--confidence", 0.9)["simultaneous"] is True  # with four groups always
+    assert answer(*four, "--confidence", 0.9)["simultaneous"] is False
     assert answer(*four)["simultaneous"] is None
 
 

@@ -21,7 +21,7 @@ from fairdial.cli.columns import as_text
 from fairdial.cli.model_rows import read_rows
 from fairdial.cli.reading import read_table
 from fairdial.estimators.learners import boosting, logistic
-from fairdial.estimators.scorers import SklearnScorer
+from fairdial.estimators.plain import PlainScorer
 
 NOISE = b"a,b\n" + b"".join(b"%d,%d\n" % (i, i * i % 9973) for i in range(5000))
 PACKED = gzip.compress(NOISE, mtime=0)
@@ -63,9 +63,9 @@ def test_every_row_is_scored_once_and_the_file_is_opened_once(
     model: Path, place: Path, shell: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     scored, opened = [], []
-    logits, read_bytes = SklearnScorer.logits, Path.read_bytes
+    logits, read_bytes = PlainScorer.logits, Path.read_bytes
     monkeypatch.setattr(
-        SklearnScorer, "logits", lambda *args: scored.append(len(args[1])) or logits(*args)
+        PlainScorer, "logits", lambda *args: scored.append(len(args[1])) or logits(*args)
     )
     monkeypatch.setattr(Path, "read_bytes", lambda path: opened.append(path) or read_bytes(path))
     shell("predict", model, place / "new.csv", "--id", "number,income", "--out", "-")

@@ -349,6 +349,25 @@ class TestClusters:
         assert sum(len(part) for part in parts) == n
 
 
+class TestMergeSmall:
+    @given(st.lists(st.integers(1, 30), min_size=1, max_size=6), st.integers(1, 31))
+    def test_large_groups_stay_and_the_others_become_one(self, sizes, least):
+        names = [f"g{i}" for i in range(len(sizes))]
+        groups = np.repeat(names, sizes)
+        data = Dataset(pd.DataFrame({"x": range(len(groups))}), [0] * len(groups), groups)
+        merged = data.merge_small(least).groups
+        for name, size in zip(names, sizes, strict=True):
+            expected = name if size >= least else "Other"
+            assert (merged[groups == name] == expected).all()
+
+    def test_the_name_of_a_group_that_stays_is_refused(self):
+        data = Dataset(pd.DataFrame({"x": range(4)}), [0] * 4, ["Other"] * 3 + ["b"])
+        with pytest.raises(InvalidInputError) as caught:
+            data.merge_small(2)
+        assert caught.value.argument == "name"
+        assert data.merge_small(4).groups.tolist() == ["Other"] * 4
+
+
 class TestRegistry:
     def test_every_record_is_that_of_its_loader(self):
         for name in BUILT_IN:
@@ -361,7 +380,6 @@ class TestRegistry:
                 assert isinstance(data.X, Pictures) == info.pictures
 
     def test_a_data_set_can_be_registered_again_but_not_under_a_built_in_name(self, monkeypatch):
-        assert sorted(BUILT_IN) == ["adult", "celeba", "compas", "gaussian", "utkface"]
         monkeypatch.setitem(DATASETS, "mine", DATASETS["adult"])  # removed after the test
         for source in ("one", "one", "another"):
             info = replace(DATASETS["adult"], name="mine", source=source)

@@ -32,12 +32,14 @@ class Command(NamedTuple):
 
 
 COMMANDS = {
+    "plan": Command("fairdial.cli.plan:plan", "Plan the rows that a certificate needs."),
     "train": Command("fairdial.cli.train:train", "Train a model on a table."),
     "info": Command("fairdial.cli.info:info", "Describe a model."),
     "dial": Command("fairdial.cli.dial:dial", "Show what a tolerance does, and who is affected."),
     "predict": Command("fairdial.cli.predict:predict", "Decide on the rows of a table."),
     "calibrate": Command("fairdial.cli.calibrate:calibrate", "Recalibrate a model on new rows."),
     "evaluate": Command("fairdial.cli.evaluate:evaluate", "Measure decisions on labeled rows."),
+    "monitor": Command("fairdial.cli.monitor:monitor", "Watch the gap in a log of decisions."),
     "serve": Command("fairdial.cli.serve:serve", "Serve a model over HTTP.", extra="serve"),
     "export": Command("fairdial.cli.export:export", "Export a model as an HTML page or as ONNX."),
     "bench": Command("fairdial.cli.bench:bench", "Run studies and write their reports."),

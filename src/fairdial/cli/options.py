@@ -88,6 +88,14 @@ class Fraction(Number):
             self.fail(f"{error.message}{fraction_hint(value, name)}", param, ctx)
 
 
+class Share(Fraction):
+    """A share of the rows, or "auto"."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Return the number, or "auto"."""
+        return value if value == "auto" else super().convert(value, param, ctx)
+
+
 TOLERANCE = click.option(
     "--tolerance",
     type=Fraction(0, 1),
@@ -102,7 +110,7 @@ def certifying(command: Callback) -> Callback:
         "--confidence",
         type=Fraction(0, 1, min_open=True, max_open=True),
         help="Keep the gap on new data within the tolerance with this confidence, such as 0.95. "
-        "With two groups, this holds for a tolerance chosen before looking at the results.",
+        "This holds for a tolerance chosen before looking at the results.",
     )
     @click.option(
         "--simultaneous",

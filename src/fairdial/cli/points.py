@@ -230,9 +230,7 @@ def gap_digits(point: Point) -> str:
 
 def can_certify(frontier: Frontier) -> bool:
     """Return whether the calibration rows support statements about new rows at all."""
-    if frontier.problem.randomize is not None or frontier.certificate in ("weighted", "none"):
-        return False
-    return all(demand.is_certifiable for demand in frontier.criterion.demands)
+    return frontier.can_certify
 
 
 def describe_point(frontier: Frontier, point: Point, any_tolerance: bool | None) -> str:

@@ -65,6 +65,7 @@ from fairdial.cli.page_options import page_names
     multiple=True,
     help="Additional host name to answer to, behind a proxy; repeatable.",
 )
+@options.TRUST
 @options.reporting
 def serve(
     folder: Path,
@@ -82,6 +83,7 @@ def serve(
     open_observe: bool,
     key_file: Path | None,
     allow_host: tuple[str, ...],
+    trust: tuple[str, ...],
     show: Output,
 ) -> None:
     """Serve MODEL over HTTP: decisions, a page with the dial, and the audit log.
@@ -112,6 +114,7 @@ def serve(
         name=name,
         people=people,
         labels=label_names,
+        trusted=trust,
         announce=announce,
         progress=show.note,
     )

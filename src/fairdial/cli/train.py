@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import shlex
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Literal
 
 import click
 from click.core import ParameterSource
@@ -52,7 +52,7 @@ class MethodChoice(click.Choice):  # type: ignore[type-arg]  # generic from clic
     multiple=True,
     metavar="COLUMN[,COLUMN]",
     help="Group column; several columns are combined into their intersections. Decisions need it; "
-    "boosting and logistic don't learn from it, networks do.",
+    "boosting, logistic and the boosting libraries don't learn from it, networks do.",
 )
 @stating_problem
 @WEIGHTS
@@ -63,7 +63,7 @@ class MethodChoice(click.Choice):  # type: ignore[type-arg]  # generic from clic
     default=DEFAULT,
     show_default=True,
     help=" ".join(f"{method.name}: {method.description}" for method in methods())
-    + " Networks need the extra torch; gfb needs two groups.",
+    + " Networks need the extra torch.",
 )
 @click.option("--out", required=True, type=click.Path(path_type=Path), help="Folder of the model.")
 @click.option("--positive", metavar="VALUE", help="Value of the positive class.")
@@ -75,10 +75,11 @@ class MethodChoice(click.Choice):  # type: ignore[type-arg]  # generic from clic
 )
 @click.option(
     "--calibration",
-    type=options.Fraction(0, 1, min_open=True, max_open=True),
+    type=options.Share(0, 1, min_open=True, max_open=True),
     default=0.25,
     show_default=True,
-    help="Share of the rows to hold out for calibration.",
+    help="Share of the rows to hold out for calibration; auto: what certifying --tolerance with "
+    "confidence 0.95 is likely to need (see fairdial plan).",
 )
 @click.option(
     "--seed",
@@ -137,7 +138,7 @@ def train(
     out: Path,
     positive: str | None,
     tolerance: float | None,
-    calibration: float,
+    calibration: float | Literal["auto"],
     seed: int,
     drop: Sequence[str],
     missing_group: str | None,
@@ -174,16 +175,16 @@ def train(
     from fairdial.cli.categories import describe_cut_columns
     from fairdial.cli.models import check_model_path
     from fairdial.cli.reading import read_table
-    from fairdial.cli.training_rows import check_group_number, check_labels_left, training_rows
+    from fairdial.cli.training_rows import check_labels_left, training_rows
     from fairdial.estimators.learners import limit_threads
-    from fairdial.io.objects import import_skops
 
     check_model_path(out, overwrite, key_file)
     chosen = find(method)
     if chosen.needs_torch:  # say what is missing before the work is done
         require_extra("torch", f"--method {method}", "torch", f"; --method {DEFAULT} does without")
-    else:
-        import_skops()
+    if chosen.library is not None:
+        what = f"--method {method}"
+        require_extra(chosen.library, what, chosen.library, f"; --method {DEFAULT} does without")
     show.silent = is_secondary_process()
     rows = training_rows(
         read_table(data, csv_format, groups=sensitive).rows,
@@ -197,11 +198,12 @@ def train(
         drop_missing=drop_missing,
         note=show.note,
     )
-    if chosen.max_groups is not None:
-        check_group_number(rows, chosen)
-    check_labels_left(rows, calibration)
     declared = problem.declared_tolerance()
     default = tolerance if tolerance is not None else declared or 0.0
+    criterion = problem.criterion or join_criteria(["demographic_parity"], problem.ratio)
+    if calibration == "auto":
+        calibration = _planned_share(rows, criterion, default, show.note)
+    check_labels_left(rows, calibration)
     with _processes(method) as is_main:
         show.silent = not is_main
         model = chosen.make(
@@ -213,7 +215,7 @@ def train(
             time_limit=time_limit,
             recalibrate=recalibrate,
             network={"verbose": show.progress},
-            criterion=problem.criterion or join_criteria(["demographic_parity"], problem.ratio),
+            criterion=criterion,
             tolerance=default,
             pos_label=rows.positive,
             sensitive_column=rows.groups if len(rows.groups) > 1 else rows.groups[0],
@@ -263,6 +265,31 @@ def train(
             "That is the strictest one, because no --tolerance was given; to change it: fairdial "
             f"dial {shlex.quote(str(out))} --tolerance T --set"
         )
+
+
+def _planned_share(
+    rows: TrainingRows, criterion: Any, tolerance: float, note: Callable[[str], None]
+) -> float:
+    """Return the share of the rows that certifying the tolerance is likely to need."""
+    import numpy as np
+
+    from fairdial.core.planning import SHARES, plan_calibration
+
+    if not tolerance:
+        raise InvalidInputError("calibration", "be a share unless `tolerance` is set", given="auto")
+    codes, names = rows.group_codes
+    y = np.asarray(rows.y == sorted(rows.y.unique().tolist(), key=str)[-1])
+    if rows.positive is not None:
+        y = np.asarray(rows.y == rows.positive)
+    groups = np.array(names, dtype=object)[codes]
+    found = plan_calibration(groups, y.astype(int), tolerance=tolerance, criterion=criterion)
+    if found.share is None:
+        note(
+            f"Half of the rows are held out, but they are likely to certify only about "
+            f"{found.smallest:.3f}: group {found.groups[int(found.rows.argmin())]} is too small."
+        )
+        return float(SHARES[-1])
+    return found.share
 
 
 def _by_default(name: str) -> bool:

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from fairdial._arrays import Codes
-from fairdial._validation import describe_values, did_you_mean, encode_groups
+from fairdial._validation import did_you_mean, encode_groups
 from fairdial.cli.columns import (
     Note,
     as_features,
@@ -27,7 +27,6 @@ from fairdial.cli.columns import (
 )
 from fairdial.cli.reading import MISSING, require_columns, split_names
 from fairdial.errors import FairdialWarning, InvalidInputError, warn
-from fairdial.registry import Method
 from fairdial.tables.encoder import is_wide
 
 MOST_LABELS = 10  # that an error lists
@@ -264,18 +263,6 @@ def check_groups(columns: pd.DataFrame) -> None:
             f"have at most {MOST_GROUPS} groups",
             given=f"{names} with {len(groups):,}",
             hint="Merge values first, such as ages into ranges.",
-        )
-
-
-def check_group_number(rows: TrainingRows, method: Method) -> None:
-    """Refuse more groups than a method can handle."""
-    names = rows.group_codes[1]
-    if method.max_groups is not None and len(names) > method.max_groups:
-        raise InvalidInputError(
-            "sensitive",
-            f"have at most {method.max_groups} groups for `method={method.name}`",
-            given=f"{quote_names(rows.groups)} with {describe_values(names)}",
-            hint="`method=boosting` and `method=fairbayes` take any number.",
         )
 
 

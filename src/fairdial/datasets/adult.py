@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -21,6 +22,7 @@ TEXT = (
     "native_country",
     "income",
 )
+MERGED = 2_000  # rows; smaller intersections of race and sex are merged in "adult-race-sex"
 
 
 def load_adult(sensitive: str | Sequence[str] = "sex") -> Dataset:
@@ -86,5 +88,19 @@ ADULT = register_dataset(
         label="an income above 50,000 dollars a year",
         in_paper=True,
         columns=TableColumns("sex", "income", "<=50K", ">50K"),
+    )
+)
+
+register_dataset(
+    replace(
+        ADULT,
+        name="adult-race-sex",
+        load=lambda: replace(
+            load_adult(("race", "sex")).merge_small(MERGED), name="adult-race-sex"
+        ),
+        groups="White and Black women and men, and everyone else",
+        in_paper=False,
+        settings=ADULT.name,
+        columns=None,
     )
 )

@@ -177,6 +177,35 @@ class Dataset:
             clusters=None if self.clusters is None else self.clusters[rows],
         )
 
+    def merge_small(self, rows: int, name: str = "Other") -> Dataset:
+        """Return the same rows with all groups of fewer than ``rows`` rows merged into one.
+
+        Parameters
+        ----------
+        rows : int
+            Groups of at least this many rows stay as they are.
+        name : str
+            Name of the merged group; no other group may have it.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from fairdial.datasets import load_compas
+        >>> data = load_compas("race").merge_small(1_000)
+        >>> np.unique(data.groups).tolist()
+        ['African-American', 'Caucasian', 'Other']
+        """
+        least = check_count(rows, "rows")
+        names, codes, counts = np.unique(self.groups, return_inverse=True, return_counts=True)
+        small = counts < least
+        if name in names[~small]:
+            raise InvalidInputError(
+                "name",
+                "differ from the groups that stay",
+                given=repr(name),
+            )
+        return replace(self, groups=np.where(small, name, names)[codes])
+
     def split(self, test_size: float = 0.2, random_state: int = 0) -> tuple[Dataset, Dataset]:
         """Split the rows at random into two parts, stratified by group and label.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -11,6 +12,7 @@ from fairdial.datasets.base import Dataset
 from fairdial.datasets.registry import DatasetInfo, TableColumns, register_dataset
 
 TEXT = ("sex", "age_cat", "race", "c_charge_degree")
+MERGED = 1_000  # rows; smaller races are merged in "compas-race"
 
 
 def load_compas(sensitive: str | Sequence[str] = "caucasian") -> Dataset:
@@ -76,5 +78,17 @@ COMPAS = register_dataset(
         label="a new charge within two years (the adverse outcome)",
         in_paper=True,
         columns=TableColumns("origin", "charged_again", "no", "yes"),
+    )
+)
+
+register_dataset(
+    replace(
+        COMPAS,
+        name="compas-race",
+        load=lambda: replace(load_compas("race").merge_small(MERGED), name="compas-race"),
+        groups="African-American, Caucasian and everyone else",
+        in_paper=False,
+        settings=COMPAS.name,
+        columns=None,
     )
 )

@@ -41,6 +41,8 @@ class DatasetInfo:
         Whether the rows are read from the user's own copy.
     in_paper : bool
         Whether the paper reports results for it.
+    settings : str, optional
+        The data set of the paper whose settings apply to it; itself if it is ``in_paper``.
     columns : TableColumns, optional
         Column names for writing it as a table.
 
@@ -61,7 +63,13 @@ class DatasetInfo:
     pictures: bool = False
     needs_folder: bool = False
     in_paper: bool = False
+    settings: str | None = None
     columns: TableColumns | None = None
+
+    @property
+    def settings_of(self) -> str | None:
+        """The data set of the paper whose settings apply; None if there is none."""
+        return self.name if self.in_paper else self.settings
 
 
 DATASETS: dict[str, DatasetInfo] = {}
