@@ -486,18 +486,6 @@ def test_gfb_and_fairbayes_speak_alike() -> None:
     assert set(two.history_) <= set(one.history_)
 
 
-def test_scaled_steps_are_never_longer_than_the_line_search_allows() -> None:
-    rng = np.random.default_rng(0)
-    X, groups = rng.normal(size=(600, 30)), rng.integers(0, 2, 600)
-    y = (X[:, 0] + 0.5 * groups + 0.3 * rng.normal(size=600) > 0).astype(int)
-    network = Network(members=1, batch_size=64, patience=None, epochs=40)
-    model = GFB(aux="scaled", aux_rate=1e6, network=network, random_state=0)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", FairdialWarning)
-        model.fit(X, y, sensitive_features=groups)
-    assert model.history_["aux_residual"].max() < 1e4
-
-
 @pytest.mark.parametrize("estimator", [FairBayes, GFB])
 def test_a_few_hundred_rows_are_enough_to_learn_from(estimator: Any) -> None:
     rng = np.random.default_rng(0)

@@ -206,6 +206,19 @@ def test_scaled_steps_know_the_curvature_from_the_first_on(warm_steps: int) -> N
     assert (late._largest >= 0.9 * exact).all()
 
 
+def test_scaled_steps_go_no_further_than_to_the_minimum_along_their_direction() -> None:
+    net = small_net()
+    step = bilevel(net, outer_rate=0.0, inner_rate=0.0, aux="scaled", aux_rate=1e6)
+    places = []
+    for _ in range(4):  # the same system each time: steepest descent with an exact line search
+        places.append(torch.cat([w.flatten() for w in step.w]))
+        step(*batch(0))
+    moves = torch.stack(places).diff(dim=0)
+    directions = nn.functional.normalize(moves, dim=1)
+    assert (moves.norm(dim=1) > 0).all()
+    assert (directions[1:] * directions[:-1]).sum(dim=1).abs().max() < 1e-6
+
+
 def test_frozen_and_empty_trunks_leave_the_head_to_learn() -> None:
     frozen = nn.Linear(3, 5)
     frozen.requires_grad_(False)
