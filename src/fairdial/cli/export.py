@@ -126,8 +126,8 @@ def export(
             frontier,
             tolerances[0] if tolerances else summary.tolerance,
             sensitive,
-            score=score or "score",
-            dialect=dialect or "duckdb",
+            score or "score",
+            dialect or "duckdb",
         )
         writers[sql] = lambda path: path.write_text(rule + "\n", "utf-8")
     if html is not None or onnx is not None:
@@ -152,7 +152,12 @@ def export(
 
 
 def _write_rule(
-    summary: Summary, frontier: Frontier, tolerance: float, sensitive: Sequence[str], **names: str
+    summary: Summary,
+    frontier: Frontier,
+    tolerance: float,
+    sensitive: Sequence[str],
+    score: str,
+    dialect: str,
 ) -> str:
     """Return the decision rule in SQL; the manifest names the group columns."""
     from fairdial.cli.model_rows import choose_groups
@@ -162,9 +167,10 @@ def _write_rule(
     training = manifest.get("training") or {}
     return frontier.to_sql(
         tolerance,
+        score=score,
+        dialect=dialect,
         group=choose_groups(unpack(manifest["parameters"]["sensitive_column"]), sensitive),
         missing_group=training.get("missing_group"),
-        **names,
     )
 
 
