@@ -27,7 +27,7 @@ LAYERS = (
     {"metrics", "datasets"},
     {"core"},
     {"_validation"},
-    {"plotting", "_onnx"},
+    {"plotting", "_onnx", "_sql"},
     {"_arrays", "_files", "_version", "errors", "progress"},
 )
 DEPTH = {part: depth for depth, parts in enumerate(LAYERS) for part in parts}

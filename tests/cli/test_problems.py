@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import numpy as np
 import pandas as pd
 import pytest
@@ -248,6 +249,27 @@ def test_exported_thresholds_are_those_of_the_dial(
     points = fairdial.load(model).frontier_.at([0.05, 0.1])
     assert np.array_equal(table["threshold"].to_numpy().reshape(2, 2), points.thresholds)
     assert table["probability"].eq(1).all()
+
+
+def test_exported_sql_decides_as_predict_does(
+    model: Path, place: Path, answer: Any, refused: Any, tmp_path: Path
+) -> None:
+    answer("export", model, "--sql", tmp_path / "rule.sql", "--tolerance", 0.05, "--score", "z")
+    trained, new = fairdial.load(model), pd.read_csv(place / "new.csv")
+    X = new[[*trained.feature_names_in_, "region"]]
+    rows = new.assign(z=trained.logits(X), place=np.arange(len(new)))
+    rule = (tmp_path / "rule.sql").read_text()
+    with duckdb.connect() as connection:
+        connection.register("rows", rows)
+        found = connection.execute(f"SELECT {rule} FROM rows ORDER BY place").fetchall()
+    expected = trained.predict(X, tolerance=0.05) == trained.classes_[1]
+    assert [line[0] for line in found] == expected.astype(int).tolist()
+
+    to = ("--sql", tmp_path / "other.sql")
+    refused("export", model, *to, "--tolerance", 0.05, "--tolerance", 0.1, option="--tolerance")
+    refused("export", model, *to, "--sensitive", "sex", option="--sensitive")
+    refused("export", model, "--thresholds", tmp_path / "t.csv", "--score", "z", option="--score")
+    assert not (tmp_path / "other.sql").exists()
 
 
 def test_calibrate_can_change_the_problem(

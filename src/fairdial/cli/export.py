@@ -1,4 +1,4 @@
-"""``fairdial export``: export a model as an HTML page, or as ONNX."""
+"""``fairdial export``: export a model as an HTML page, as ONNX, as thresholds or as SQL."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from fairdial._sql import DIALECTS
 from fairdial.cli import options
 from fairdial.cli.output import Output, check_writable, write_files
 from fairdial.cli.page_options import page_names
@@ -17,10 +18,11 @@ from fairdial.errors import InvalidInputError, MissingExtraError, install_comman
 if TYPE_CHECKING:
     import pandas as pd
 
+    from fairdial.cli.models import Summary
     from fairdial.core.frontier import Frontier
 
 FILE = click.Path(dir_okay=False, path_type=Path)
-ENDS = {"html": (".html", ".htm"), "onnx": (".onnx",), "thresholds": (".csv",)}
+ENDS = {"html": (".html", ".htm"), "onnx": (".onnx",), "thresholds": (".csv",), "sql": (".sql",)}
 
 
 @click.command()
@@ -39,12 +41,26 @@ ENDS = {"html": (".html", ".htm"), "onnx": (".onnx",), "thresholds": (".csv",)}
     "selected if its score is above the threshold. Those of a lottery have probabilities.",
 )
 @click.option(
+    "--sql",
+    type=FILE,
+    help="SQL expression for scored rows: 1 if a row is selected, 0 if not, NULL without a score "
+    "or with an unknown group.",
+)
+@click.option(
     "--tolerance",
     "tolerances",
     multiple=True,
     type=options.Fraction(0, 1),
-    help="Tolerance of --thresholds; repeatable. [default: the model's default tolerance]",
+    help="Tolerance of --thresholds and --sql; repeatable for --thresholds. [default: the model's "
+    "default tolerance]",
 )
+@click.option(
+    "--dialect",
+    type=click.Choice(list(DIALECTS)),
+    help="Which SQL to write. [default: duckdb]",
+)
+@click.option("--score", metavar="COLUMN", help="Column of scores in SQL. [default: score]")
+@options.SENSITIVE
 @page_names
 @click.option("--overwrite", is_flag=True, help="Replace existing files.")
 @options.KEY
@@ -55,7 +71,11 @@ def export(
     html: Path | None,
     onnx: Path | None,
     thresholds: Path | None,
+    sql: Path | None,
     tolerances: tuple[float, ...],
+    dialect: str | None,
+    score: str | None,
+    sensitive: tuple[str, ...],
     name: str | None,
     people: dict[str, str],
     label_names: tuple[str, str] | None,
@@ -64,7 +84,7 @@ def export(
     trust: tuple[str, ...],
     show: Output,
 ) -> None:
-    """Write MODEL as an HTML page, as ONNX, or as a table of thresholds; all files or none.
+    """Write MODEL as an HTML page, as ONNX, as thresholds, or as SQL; all files or none.
 
     The page holds counts of calibration rows, but no features and no identities. In a small group a
     count can be one person: publish the page only if the counts may be public.
@@ -73,18 +93,20 @@ def export(
     """
     from fairdial.cli.models import open_model, read_frontier
 
-    if html is None and onnx is None and thresholds is None:
-        raise click.UsageError("Give --html, --onnx or --thresholds.")
-    if tolerances and thresholds is None:
-        raise InvalidInputError("tolerances", "be used with `thresholds`")
+    asked = {"html": html, "onnx": onnx, "thresholds": thresholds, "sql": sql}
+    paths = {argument: path for argument, path in asked.items() if path is not None}
+    if not paths:
+        raise click.UsageError("Give --html, --onnx, --thresholds or --sql.")
+    if tolerances and thresholds is None and sql is None:
+        raise InvalidInputError("tolerances", "be used with `thresholds` or `sql`")
+    if sql is None and (dialect or score or sensitive):
+        given = "dialect" if dialect else "score" if score else "sensitive"
+        raise InvalidInputError(given, "be used with `sql`")
+    if sql is not None and len(tolerances) > 1:
+        raise InvalidInputError("tolerances", "be one with `sql`", given=f"{len(tolerances)}")
     if html is None and (name or people or label_names):
         given = "name" if name else "people" if people else "label_names"
         raise InvalidInputError(given, "be used with `html`")
-    paths = {
-        argument: path
-        for argument, path in {"html": html, "onnx": onnx, "thresholds": thresholds}.items()
-        if path is not None
-    }
     for argument, path in paths.items():
         if not path.name.lower().endswith(ENDS[argument]):
             raise InvalidInputError(
@@ -98,6 +120,16 @@ def export(
     if thresholds is not None:
         frame = threshold_table(frontier, tolerances or (summary.tolerance,))
         writers[thresholds] = lambda path: frame.to_csv(path, index=False)
+    if sql is not None:
+        rule = _write_rule(
+            summary,
+            frontier,
+            tolerances[0] if tolerances else summary.tolerance,
+            sensitive,
+            score or "score",
+            dialect or "duckdb",
+        )
+        writers[sql] = lambda path: path.write_text(rule + "\n", "utf-8")
     if html is not None or onnx is not None:
         model = open_model(folder, key_file, trust)
     if html is not None:
@@ -117,6 +149,29 @@ def export(
     write_files(writers)
     written = {argument: str(path) for argument, path in paths.items()}
     show.result(written | {"hash": summary.hash}, *written.values())
+
+
+def _write_rule(
+    summary: Summary,
+    frontier: Frontier,
+    tolerance: float,
+    sensitive: Sequence[str],
+    score: str,
+    dialect: str,
+) -> str:
+    """Return the decision rule in SQL; the manifest names the group columns."""
+    from fairdial.cli.model_rows import choose_groups
+    from fairdial.io.values import unpack
+
+    manifest = summary.manifest
+    training = manifest.get("training") or {}
+    return frontier.to_sql(
+        tolerance,
+        score=score,
+        dialect=dialect,
+        group=choose_groups(unpack(manifest["parameters"]["sensitive_column"]), sensitive),
+        missing_group=training.get("missing_group"),
+    )
 
 
 def threshold_table(frontier: Frontier, tolerances: Sequence[float]) -> pd.DataFrame:

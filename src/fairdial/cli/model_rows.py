@@ -165,7 +165,13 @@ def group_columns(
 
     ``columns`` are those of the table, one of which may have a comma in its name.
     """
-    own = model.sensitive_column
+    return choose_groups(model.sensitive_column, given, columns)
+
+
+def choose_groups(
+    own: object, given: Sequence[str] = (), columns: Collection[str] = ()
+) -> list[str]:
+    """Return the group columns that a model was trained with, else those given."""
     if own is None:
         if given:
             return split_names(given, columns)

@@ -7,7 +7,7 @@ first. They are thresholds of one score (:func:`fairdial.sweep`) or models of a 
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, overload
@@ -30,6 +30,7 @@ from fairdial.core.bootstrap import resampled_accuracy
 from fairdial.core.certify import Certifier, find_theorem, simultaneous_margin
 from fairdial.core.criteria import Criterion
 from fairdial.core.decide import accuracy_of_counts, by_label, select, select_by_group
+from fairdial.core.decision_sql import write_decision
 from fairdial.core.lottery import hash_uniform
 from fairdial.core.nested import NestedPoints
 from fairdial.core.objectives import Objective
@@ -631,6 +632,64 @@ class Frontier:
         table = self.points.tabulate(np.arange(len(self)))
         frame = self._points(self.gap, table, feasible).to_frame()
         return frame.drop(columns=["tolerance", "feasible"])
+
+    def to_sql(
+        self,
+        tolerance: float,
+        *,
+        score: str = "score",
+        group: str | Sequence[str] = "group",
+        dialect: str = "duckdb",
+        confidence: float | None = None,
+        missing_group: Hashable | None = None,
+    ) -> str:
+        """Return the decision rule at a tolerance as an SQL expression.
+
+        It is 1 if a row is selected and 0 if not, as :meth:`decide` answers; and NULL where that
+        raises: for a NULL or NaN score, and for a group without a threshold.
+
+        Parameters
+        ----------
+        tolerance : float
+            The largest gap allowed.
+        score : str
+            Column of scores, on the same scale as here: log-odds, not probabilities.
+        group : str or sequence of str
+            Column of groups, of the same type as the groups' names here. Several columns are joined
+            to names like ``"Black & Female"``.
+        dialect : {"duckdb", "sqlite", "postgres", "spark", "bigquery", "snowflake"}
+            Which SQL to write.
+        confidence : float, optional
+            As in :meth:`at`.
+        missing_group : hashable, optional
+            The group of rows without one; by default they have no decision.
+
+        Examples
+        --------
+        >>> import duckdb
+        >>> from fairdial import sweep
+        >>> from fairdial.datasets import make_gaussian
+        >>> sample = make_gaussian(2_000, random_state=0)
+        >>> frontier = sweep(sample.logits, sample.groups, sample.y)
+        >>> rule = frontier.to_sql(0.05, score="z", group="region")
+        >>> rows = "(VALUES (5.0, 'group 0'), (-5.0, 'group 1'), (1.0, 'group 7')) t(z, region)"
+        >>> duckdb.sql(f"SELECT {rule} FROM {rows}").fetchall()
+        [(1,), (0,), (None,)]
+        """
+        self._require_thresholds("to_sql")
+        if self.problem.randomize is not None:
+            raise InvalidInputError(
+                "to_sql", "be called on a dial without a lottery", given="randomize='hash'"
+            )
+        point = self.at(check_one_tolerance(tolerance), confidence=confidence)
+        return write_decision(
+            point.thresholds,
+            self.groups,
+            score=score,
+            group=group,
+            dialect=dialect,
+            missing_group=missing_group,
+        )
 
     def to_json(self) -> str:
         """Return the frontier as JSON; :meth:`from_json` restores it to the last bit."""

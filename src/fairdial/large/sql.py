@@ -7,13 +7,15 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from fairdial._arrays import Counts, Dtype, Mask, exact_weights
-from fairdial._validation import check_labels, check_scores, encode_groups
+from fairdial._sql import DIALECTS
+from fairdial._validation import check_choice, check_labels, check_scores, encode_groups
 from fairdial.core.histograms import REACH, Grid
 from fairdial.core.serialization import DTYPES
 from fairdial.errors import InvalidInputError
 from fairdial.large.files import BITS, SummaryData, check_bits, check_size
 from fairdial.large.rows import Names
 
+COUNTING = tuple(name for name in DIALECTS if name != "sqlite")  # it may have no floor()
 COLUMNS = ("group", "bin", "rows", "dtype", "bits")
 NULLS = {
     "bin": "a null or NaN score",
@@ -32,31 +34,34 @@ def write_query(
     weight: str | None,
     control: str | None,
     grid: Grid,
+    dialect: str,
 ) -> str:
-    """Return a query for DuckDB: one line per group, stratum, label and non-empty bin."""
-    z = f"CAST({_quoted(score)} AS DOUBLE)"  # exact for single precision too
+    """Return a query: one line per group, stratum, label and non-empty bin."""
+    sql = DIALECTS[check_choice(dialect, "dialect", COUNTING)]
+    raw = sql.column(score, "score")
+    z = f"CAST({raw} AS {sql.double})"  # exact for single precision too
     inside = f"least(greatest({z}, -{REACH:.0f}), {REACH:.0f})"  # avoids overflow
     bin_ = f"least(floor({inside} * -{grid.scale:.0f}), {grid.half - 1}) + {grid.half}"
-    columns = {
-        "group": _quoted(group),
-        **({} if control is None else {"stratum": _quoted(control)}),
-        **({} if label is None else {"label": _quoted(label)}),
-        "bin": f"CASE WHEN NOT isnan({z}) THEN CAST({bin_} AS BIGINT) END",
-        "dtype": f"CASE typeof({_quoted(score)}) WHEN 'FLOAT' THEN 'float32' ELSE 'float64' END",
-        "bits": str(grid.bits),
+    dtype = "'float64'"
+    if sql.type_of:
+        single = f"WHEN '{sql.single}' THEN 'float32'"
+        dtype = f"max(CASE {sql.type_of.format(x=raw)} {single} ELSE 'float64' END)"
+    keys = {
+        "group": sql.column(group, "group"),
+        **({} if control is None else {"stratum": sql.column(control, "control")}),
+        **({} if label is None else {"label": sql.column(label, "label")}),
+        "bin": f"CASE WHEN NOT ({sql.is_missing(z)}) THEN CAST({bin_} AS BIGINT) END",
     }
-    keys = ", ".join(str(i + 1) for i in range(len(columns)))
-    columns["rows"] = "count(*)"
+    sums = {"rows": "count(*)", "dtype": dtype, "bits": f"max({grid.bits})"}
     if weight is not None:
-        w = f"CAST({_quoted(weight)} AS DOUBLE)"
-        columns["rows"] = f"count(*) FILTER (WHERE NOT {w} = 0)"
-        columns["weight"] = f"sum(CASE WHEN {w} >= 0 THEN {w} ELSE 'nan' END)"
-    selected = ",\n  ".join(f'{text} AS "{name}"' for name, text in columns.items())
-    return f"SELECT\n  {selected}\nFROM {table}\nGROUP BY {keys}"
-
-
-def _quoted(column: str) -> str:
-    return '"' + column.replace('"', '""') + '"'
+        w = f"CAST({sql.column(weight, 'weight')} AS {sql.double})"
+        nan = f"CAST('NaN' AS {sql.double})"
+        sums["rows"] = f"CAST(sum(CASE WHEN {w} = 0 THEN 0 ELSE 1 END) AS BIGINT)"
+        sums["weight"] = f"sum(CASE WHEN {w} >= 0 THEN {w} ELSE {nan} END)"
+    columns = {**keys, **sums}.items()
+    selected = ",\n  ".join(f"{text} AS {sql.column(name, name)}" for name, text in columns)
+    places = ", ".join(str(i + 1) for i in range(len(keys)))
+    return f"SELECT\n  {selected}\nFROM {table}\nGROUP BY {places}"
 
 
 def read_counts(frame: pd.DataFrame) -> SummaryData:

@@ -360,8 +360,9 @@ class ScoreSummary(SummaryData):
         weight: str | None = None,
         control: str | None = None,
         bits: int = BITS,
+        dialect: str = "duckdb",
     ) -> str:
-        """Return a query for DuckDB whose result :meth:`from_counts` reads.
+        """Return a query whose result :meth:`from_counts` reads.
 
         Parameters
         ----------
@@ -374,6 +375,8 @@ class ScoreSummary(SummaryData):
             Columns of weights and strata, as in :meth:`from_scores`.
         bits : int
             2^bits bins per group, stratum and label.
+        dialect : {"duckdb", "postgres", "spark", "bigquery", "snowflake"}
+            Which SQL to write.
 
         Examples
         --------
@@ -394,6 +397,7 @@ class ScoreSummary(SummaryData):
             weight=weight,
             control=control,
             grid=check_bits(bits),
+            dialect=dialect,
         )
 
     @classmethod
