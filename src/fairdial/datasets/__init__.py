@@ -4,6 +4,7 @@ Two tables are included, two sets of pictures are read from your own copies, and
 a known best trade-off. ``fairdial.datasets.registry.DATASETS`` has a record of each.
 """
 
+from fairdial.datasets.acs import load_acs
 from fairdial.datasets.adult import load_adult
 from fairdial.datasets.base import Dataset
 from fairdial.datasets.celeba import load_celeba
@@ -18,6 +19,7 @@ __all__ = [
     "DatasetInfo",
     "GaussianLaw",
     "Pictures",
+    "load_acs",
     "load_adult",
     "load_celeba",
     "load_compas",
