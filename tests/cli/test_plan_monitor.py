@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 from click.testing import CliRunner
 
-from fairdial import plan_calibration
+from fairdial import InvalidInputError, plan_calibration
 from fairdial.cli import main
 from fairdial.core.anytime import Watch
 
@@ -41,10 +41,14 @@ def test_a_plan_is_that_of_the_library(log: Path) -> None:
     found = json.loads(ask("plan", log, *asked, "--json"))
     expected = plan_calibration(frame["g"], (frame["decision"] == "yes").astype(int), tolerance=0.1)
     assert found["share"] == expected.share
-    assert [line["needed"] for line in found["groups"]] == expected.needed.tolist()
+    assert found["needed"] == expected.needed
+    assert [line["held_out"] for line in found["groups"]] == expected.held_out.tolist()
     assert "--calibration" in ask("plan", log, *asked)
-    tight = ask("plan", log, "--sensitive", "g", "--tolerance", 0.001)
-    assert "unlikely" in tight
+    tight = json.loads(ask("plan", log, "--sensitive", "g", "--tolerance", 0.001, "--json"))
+    assert tight["share"] is None
+    assert tight["needed"] > 1_000_000
+    none = json.loads(ask("plan", log, "--sensitive", "g", "--tolerance", 1e-7, "--json"))
+    assert none["needed"] is None
 
 
 def test_more_rows_certify_smaller_tolerances() -> None:
@@ -55,8 +59,45 @@ def test_more_rows_certify_smaller_tolerances() -> None:
         smallest.append(plan.smallest if plan.share is None else 0.1)
         assert (plan.share is None) == (plan.smallest > 0.1)
         if plan.share is not None:
-            assert (plan.needed <= plan.share * plan.rows + 1).all()
+            assert plan.needed is not None
+            assert plan.needed > plan.held_out.min() or plan.scarce == ()
     assert smallest == sorted(smallest, reverse=True)
+
+
+def test_as_many_rows_of_each_group_as_a_plan_needs_are_enough() -> None:
+    for n_groups, tolerance in ((2, 0.05), (5, 0.1)):
+        names = [f"group {i}" for i in range(n_groups)]
+        scarce = plan_calibration(np.repeat(names, 100), tolerance=tolerance)
+        assert scarce.needed is not None
+        assert scarce.scarce == tuple(names)
+        for extra, enough in ((0, True), (-2, False)):
+            groups = np.repeat(names, 2 * (scarce.needed + extra))
+            plan = plan_calibration(groups, tolerance=tolerance)
+            assert (plan.share is not None) == enough
+            assert (plan.scarce == ()) == enough
+
+
+def test_one_group_is_refused() -> None:
+    with pytest.raises(InvalidInputError) as caught:
+        plan_calibration(["a"] * 100, tolerance=0.1)
+    assert caught.value.argument == "groups"
+
+
+def test_rows_are_numbered_as_in_the_file(log: Path, tmp_path: Path) -> None:
+    frame = pd.read_csv(log)
+    asked = ("--sensitive", "g", "--decision", "decision", "--tolerance", 0.1, "--json")
+    plain = json.loads(ask("monitor", log, *asked, code=1))
+    assert plain["alarm_row"] == plain["alarm"]
+    assert plain["positive"] == "yes"
+    gaps = pd.concat([frame.iloc[:5].assign(g=None), frame])  # five rows are left out
+    gaps["at"] = np.arange(len(gaps))
+    row = plain["alarm"] + 5
+    for order, number in ((1, row), (-1, len(gaps) - row + 1)):
+        gaps[::order].to_csv(tmp_path / "log.csv", index=False)
+        found = json.loads(ask("monitor", tmp_path / "log.csv", *asked, "--time", "at", code=1))
+        assert found["alarm"] == plain["alarm"]
+        assert found["alarm_row"] == number
+        assert found["alarm_time"] == str(row - 1)
 
 
 def test_an_alarm_is_that_of_the_watch(log: Path) -> None:

@@ -11,7 +11,6 @@ from fairdial.cli import options
 from fairdial.cli.output import Output
 
 if TYPE_CHECKING:
-    import numpy as np
     import pandas as pd
 
     from fairdial._arrays import Codes, Mask
@@ -57,27 +56,44 @@ def monitor(
     watch rates of rows with one label. Exit code 1 if there is an alarm.
     """
     import click as terminal
+    import numpy as np
 
     from fairdial._validation import encode_groups
     from fairdial.cli.reading import read_table, require_columns, split_names
     from fairdial.core.anytime import Watch
+    from fairdial.errors import InvalidInputError
 
-    rows = read_table(data, csv_format, groups=sensitive).rows
+    rows = read_table(data, csv_format, groups=sensitive).rows.reset_index(drop=True)
     names = split_names(sensitive, rows.columns)
     wanted = [*names, decision]
     require_columns(rows, names, "sensitive")
     require_columns(rows, [decision], "decision")
     if time_column is not None:
         require_columns(rows, [time_column], "time")
+        if rows[time_column].isna().any():
+            raise InvalidInputError("time", "have a value in every row", given="empty cells")
         rows = rows.sort_values(time_column, kind="stable")
     if label is not None:
         rows = _keep_label(rows, label, eligible)
-    rows = rows[rows[wanted].notna().all(axis=1)]
+    known = rows[wanted].notna().all(axis=1)
+    if not known.all():
+        without = f"{int((~known).sum()):,} of {len(rows):,} rows without a group or a decision"
+        show.note(f"{without} are left out.")
+    rows = rows[known]
     columns = rows[names]
     codes, groups = encode_groups(columns if len(names) > 1 else columns.iloc[:, 0], "sensitive")
-    selected = _selected(rows[decision], positive)
+    value = _positive_value(rows[decision], positive)
+    if positive is None:
+        show.note(f"--positive was not given: {value!r} is taken for a positive decision.")
+    selected = np.asarray(rows[decision].astype(str) == value, np.bool_)
     watch = Watch(len(groups), tolerance, alpha).update(codes, selected)
     found = _describe(watch, codes, selected, [str(group) for group in groups])
+    found |= {"positive": value, "alarm_row": None, "alarm_time": None}
+    if watch.alarm is not None:
+        place = rows.index[watch.alarm - 1]
+        found["alarm_row"] = int(place) + 1
+        if time_column is not None:
+            found["alarm_time"] = str(rows[time_column][place])
     show.result(found, _sentence(found), *_tables(found))
     if watch.alarm is not None:
         terminal.get_current_context().exit(1)
@@ -96,24 +112,18 @@ def _keep_label(rows: pd.DataFrame, label: str, eligible: str | None) -> pd.Data
     return kept
 
 
-def _selected(column: pd.Series, positive: str | None) -> np.ndarray[Any, np.dtype[np.bool_]]:
-    import numpy as np
-
+def _positive_value(column: pd.Series, positive: str | None) -> str:
+    """Return the value of a positive decision, as text."""
     from fairdial.errors import InvalidInputError
 
-    values = sorted(column.unique().tolist(), key=str)
-    if positive is None:
-        if len(values) != 2:
-            raise InvalidInputError(
-                "decision",
-                "have two values, or be used with `positive`",
-                given=f"{len(values)} values",
-            )
-        return np.asarray(column == values[1], np.bool_)
-    found = np.asarray(column.astype(str) == positive, np.bool_)
-    if positive not in map(str, values):
+    values = [str(value) for value in sorted(column.unique().tolist(), key=str)]
+    if positive is None and len(values) != 2:
+        raise InvalidInputError(
+            "decision", "have two values, or be used with `positive`", given=f"{len(values)} values"
+        )
+    if positive is not None and positive not in values:
         raise InvalidInputError("positive", f"be a value of {column.name!r}", given=positive)
-    return found
+    return values[1] if positive is None else positive
 
 
 def _describe(watch: Any, codes: Codes, selected: Mask, groups: list[str]) -> dict[str, Any]:
@@ -154,12 +164,16 @@ def _sentence(found: dict[str, Any]) -> str:
     low, high = found["gap_interval"]
     text = (
         f"{found['rows']:,} rows: gap {found['gap']:.4f} (confidence sequence {low:.4f} to "
-        f"{high:.4f}), tolerance {found['tolerance']:g}. Largest evidence "
+        f"{high:.4f}), tolerance {found['tolerance']:g}. Evidence over all pairs, at most so far: "
         f"{found['largest_evidence']:.3g}; an alarm needs {found['needed']:g}."
     )
     if found["alarm"] is None:
         return f"{text} No alarm."
-    return f"{text} ALARM at row {found['alarm']:,}: the gap is above the tolerance."
+    when = "" if found["alarm_time"] is None else f" ({found['alarm_time']})"
+    row = f"ALARM at row {found['alarm_row']:,} of the file{when}"
+    if found["alarm"] != found["alarm_row"]:
+        row += f", the {found['alarm']:,}th that is watched"
+    return f"{text} {row}: the gap is above the tolerance."
 
 
 def _tables(found: dict[str, Any]) -> list[Any]:
@@ -172,6 +186,6 @@ def _tables(found: dict[str, Any]) -> list[Any]:
     worst = sorted(found["pairs"], key=lambda pair: -pair["evidence"])[:10]
     pairs = [[p["higher"], p["lower"], f"{p['evidence']:.3g}"] for p in worst]
     return [
-        table(["group", "rows", "rate", "confidence sequence"], groups),
-        table(["higher rate", "lower rate", "evidence"], pairs),
+        table(["group", "rows", f"rate of {found['positive']}", "confidence sequence"], groups),
+        table(["higher rate", "lower rate", "evidence now"], pairs),
     ]

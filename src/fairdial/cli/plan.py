@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     show_default=True,
     help="Confidence of the certificate.",
 )
-@click.option("--label", help="Label column, for criteria that need labels, and to guess rates.")
+@click.option("--label", help="Label column, for criteria that need labels, and to guess --rate.")
 @click.option("--positive", help="Value of the positive class. [default: the greater of two]")
 @click.option(
     "--criterion",
@@ -43,8 +43,8 @@ if TYPE_CHECKING:
 @click.option(
     "--rate",
     type=options.Fraction(0, 1),
-    help="About what the groups' rates will be. [default: the share of positive labels for "
-    "demographic parity, else 0.5]",
+    help="About what the groups' rates will be; matters for more than two groups or several rates. "
+    "[default: the share of positive labels for demographic parity, else 0.5]",
 )
 @options.reading_csv
 @options.reporting
@@ -62,9 +62,9 @@ def plan(
 ) -> None:
     """Plan how many rows of DATA to hold out so that a tolerance is likely to be certified.
 
-    Nothing is trained. The answer is the share for `train --calibration`, and for each group the
-    eligible calibration rows that it needs. Add rows of the groups that have too few, merge them
-    with others, or choose a larger tolerance.
+    Nothing is trained. The answer is the share for `train --calibration`, and how many eligible
+    calibration rows are enough if every group has as many. It is cautious: the certificate itself
+    often reaches a smaller tolerance.
     """
     from fairdial.cli.problem_options import join_criteria
     from fairdial.cli.reading import read_table, require_columns, split_names
@@ -78,6 +78,8 @@ def plan(
         require_columns(rows, [label], "label")
         y = _is_positive(rows[label], positive)
     known = rows[names].notna().all(axis=1)
+    if not known.all():
+        show.note(f"{int((~known).sum()):,} of {len(rows):,} rows without a group are left out.")
     columns = rows.loc[known, names]
     found = plan_calibration(
         columns if len(names) > 1 else columns.iloc[:, 0],
@@ -112,15 +114,16 @@ def _is_positive(column: pd.Series, positive: str | None) -> np.ndarray[Any, Any
 def _as_json(found: CalibrationPlan) -> dict[str, object]:
     from fairdial.cli.points import json_value
 
-    columns = zip(found.groups, found.rows.tolist(), found.needed.tolist(), strict=True)
+    columns = zip(found.groups, found.rows.tolist(), found.held_out.tolist(), strict=True)
     return {
         "tolerance": found.tolerance,
         "confidence": found.confidence,
         "share": found.share,
+        "needed": found.needed,
         "smallest_tolerance": found.smallest,
         "groups": [
-            {"group": json_value(name), "rows": rows, "needed": None if needed < 0 else needed}
-            for name, rows, needed in columns
+            {"group": json_value(name), "rows": rows, "held_out": held}
+            for name, rows, held in columns
         ],
     }
 
@@ -130,29 +133,23 @@ def _sentence(found: CalibrationPlan) -> str:
     if found.share is not None:
         return (
             f"To certify {what}, hold out {found.share:.0%} of the rows: "
-            f"fairdial train ... --calibration {found.share:g}"
+            f"fairdial train ... --calibration {found.share:g}. If every group has about "
+            f"{found.needed:,} eligible calibration rows, that is enough, too."
         )
-    place = int(found.rows.argmin())
+    if found.needed is None:
+        return f"A billion eligible calibration rows of each group are unlikely to certify {what}."
+    scarce = ", ".join(map(str, found.scarce)) or "no group"
     return (
-        f"These rows are unlikely to certify {what}: half of them certify about "
-        f"{found.smallest:.3f}. Group {found.groups[place]!s} has too few."
+        f"These rows are unlikely to certify {what}; half of them are likely to certify "
+        f"{found.smallest:.3f}. About {found.needed:,} eligible calibration rows of each group are "
+        f"enough, which {scarce} can't have. Add rows of these groups, merge groups, or choose a "
+        "larger tolerance."
     )
 
 
 def _table(found: CalibrationPlan) -> Table:
     from fairdial.cli.output import table
 
-    share = found.share or 0.5
-    lines = [
-        [
-            str(name),
-            f"{rows:,}",
-            f"{int(share * rows):,}",
-            "no number" if needed < 0 else f"{needed:,}",
-            "yes" if 0 <= needed <= share * rows else "no",
-        ]
-        for name, rows, needed in zip(
-            found.groups, found.rows.tolist(), found.needed.tolist(), strict=True
-        )
-    ]
-    return table(["group", "eligible rows", "held out", "needed", "enough"], lines)
+    columns = zip(found.groups, found.rows.tolist(), found.held_out.tolist(), strict=True)
+    lines = [[str(name), f"{rows:,}", f"{held:,}"] for name, rows, held in columns]
+    return table(["group", "eligible rows", f"held out ({found.share or 0.5:.0%})"], lines)

@@ -27,12 +27,13 @@ from fairdial.core.decide import count_rows
 from fairdial.core.problem import Problem
 from fairdial.core.strata import find_strata
 from fairdial.core.sweep import require_labels
+from fairdial.errors import InvalidInputError
 
 SHARES = np.round(np.arange(0.1, 0.501, 0.05), 2)  # of the rows that can be held out
 DISCRETE = 1.08  # what an exact test costs beyond the normal approximation
 CROSSINGS = 3  # a change of sign must be rarer than this share of alpha, at any rates
 LUCK = 1.15  # above what is expected, so that most draws of rows are certified
-MOST_ROWS = 10_000_000
+MOST_ROWS = 1_000_000_000  # of a group that a plan mentions
 
 
 @dataclass(frozen=True)
@@ -47,13 +48,14 @@ class CalibrationPlan:
         Names of the groups.
     rows : (K,) int64
         Eligible rows of each group; with several demands, the fewest.
-    needed : (K,) int64
-        Eligible calibration rows that each group needs if the others are held out by ``share``;
-        -1 if no number is enough.
+    needed : int or None
+        Eligible calibration rows that are enough if every group has as many: a group may have fewer
+        if others have more. None if a billion is too few.
     share : float or None
         The smallest share of the rows to hold out; None if one half isn't enough.
     smallest : float
-        About the smallest tolerance that is certified with ``share`` (one half if None).
+        A tolerance that is likely to be certified with ``share`` (one half if None); often a
+        smaller one is, too.
 
     Examples
     --------
@@ -68,23 +70,32 @@ class CalibrationPlan:
     confidence: float
     groups: tuple[Hashable, ...]
     rows: Counts
-    needed: Counts
+    needed: int | None
     share: float | None
     smallest: float
 
+    @property
+    def held_out(self) -> Counts:
+        """(K,) eligible calibration rows of each group with ``share`` (one half if None)."""
+        return _held_out(self.rows, self.share).astype(np.int64)
+
+    @property
+    def scarce(self) -> tuple[Hashable, ...]:
+        """The groups that have fewer rows than ``needed``, even if one half is held out."""
+        most = _held_out(self.rows, None)
+        few = [self.needed is None or held < self.needed for held in most.tolist()]
+        return tuple(name for name, short in zip(self.groups, few, strict=True) if short)
+
     def __str__(self) -> str:
-        lines = [
-            f"{name}: {rows:,} eligible rows, "
-            + ("no number is enough" if needed < 0 else f"about {needed:,} to hold out")
-            for name, rows, needed in zip(
-                self.groups, self.rows.tolist(), self.needed.tolist(), strict=True
-            )
-        ]
+        if self.needed is None:
+            enough = f"A billion rows of each group don't certify {self.tolerance:g}."
+        else:
+            enough = f"About {self.needed:,} eligible calibration rows of each group are enough."
         if self.share is None:
             end = f"Half of these rows certify about {self.smallest:.3f}, not {self.tolerance:g}."
         else:
             end = f"Hold out {self.share:.0%} of the rows (`calibration={self.share:g}`)."
-        return "\n".join([*lines, end])
+        return f"{enough} {end}"
 
 
 def plan_calibration(
@@ -114,8 +125,9 @@ def plan_calibration(
     criterion : str, Criterion, list or mapping
         The criterion.
     rate : float, optional
-        About what the groups' rates will be; rates near 0 or 1 need fewer rows. By default the
-        share of positive labels for demographic parity, and one half otherwise.
+        About what the groups' rates will be, by default the share of positive labels for
+        demographic parity, and one half otherwise. Rates near 0 or 1 need fewer rows if there are
+        more than two groups or several rates; for two groups and one rate it doesn't matter.
 
     Examples
     --------
@@ -130,6 +142,8 @@ def plan_calibration(
     """
     kind, _ = find_strata(find_criterion(criterion), None, 0)
     codes, names = encode_groups(groups)
+    if len(names) < 2:
+        raise InvalidInputError("groups", "have two or more groups", given=list(names))
     positive = None
     if y is not None:
         positive = check_labels(y)
@@ -161,27 +175,24 @@ def plan_counts(
     def margin(sizes: Floats) -> float:
         return predicted_tolerance(criterion, sizes, alpha, rate)
 
-    enough = [float(s) for s in SHARES if margin(np.floor(s * eligible)) <= tolerance]
+    def is_enough(size: int) -> bool:
+        return margin(np.full(eligible.shape, size)) <= tolerance
+
+    enough = [float(s) for s in SHARES if margin(_held_out(eligible, float(s))) <= tolerance]
     share = enough[0] if enough else None
-    held = np.floor((share or float(SHARES[-1])) * eligible)
-    needed = np.full(len(names), -1, np.int64)
-    for a in range(len(names)):
-        low, high = 1, MOST_ROWS
-        others = held.copy()
+    needed = None
+    if is_enough(MOST_ROWS):
+        low, needed = 1, MOST_ROWS
+        while needed - low > 1:
+            middle = (low + needed) // 2
+            low, needed = (low, middle) if is_enough(middle) else (middle, needed)
+    smallest = margin(_held_out(eligible, share))
+    return CalibrationPlan(tolerance, confidence, names, rows, needed, share, smallest)
 
-        def is_enough(size: int, others: Floats = others, a: int = a) -> bool:
-            sizes = others.copy()
-            sizes[:, a] = size
-            sizes = np.maximum(sizes, size)  # the group is the smallest
-            return margin(sizes) <= tolerance
 
-        if not is_enough(high):
-            continue
-        while high - low > 1:
-            middle = (low + high) // 2
-            low, high = (low, middle) if is_enough(middle) else (middle, high)
-        needed[a] = high
-    return CalibrationPlan(tolerance, confidence, names, rows, needed, share, margin(held))
+def _held_out(rows: Counts, share: float | None) -> Floats:
+    """Return the calibration rows if a share is held out; the largest share if None."""
+    return np.asarray(np.floor((share or float(SHARES[-1])) * rows))
 
 
 def _eligible(criterion: Criterion, counts: Counts) -> Counts:

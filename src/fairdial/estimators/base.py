@@ -576,7 +576,10 @@ class DialClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
             return X, sensitive_features
         if sensitive_features is not None:
             raise InvalidInputError(
-                "sensitive_features", "be left out if `sensitive_column` is set", given="both"
+                "sensitive_features",
+                "be left out if `sensitive_column` is set",
+                given="both",
+                hint=f"The groups are read from X, which must have {self.sensitive_column!r}.",
             )
         return split_column(X, self.sensitive_column)
 
