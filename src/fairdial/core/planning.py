@@ -20,7 +20,7 @@ from fairdial._validation import (
 )
 from fairdial.core import certificates
 from fairdial.core.bands import UNIFORM
-from fairdial.core.certify import expected_margin
+from fairdial.core.certify import LUCK, expected_margin
 from fairdial.core.criteria import ALL, Criterion, Given
 from fairdial.core.criteria import criterion as find_criterion
 from fairdial.core.decide import count_rows
@@ -31,7 +31,6 @@ from fairdial.core.sweep import require_labels
 SHARES = np.round(np.arange(0.1, 0.501, 0.05), 2)  # of the rows that can be held out
 DISCRETE = 1.08  # what an exact test costs beyond the normal approximation
 CROSSINGS = 3  # a change of sign must be rarer than this share of alpha, at any rates
-LUCK = 1.15  # above what is expected, so that most draws of rows are certified
 MOST_ROWS = 10_000_000
 
 
