@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import ndtri
 
-from fairdial._arrays import Counts, Floats
+from fairdial._arrays import Counts, Floats, Mask
 from fairdial._validation import (
-    check_fraction,
+    check_confidence,
     check_labels,
     check_one_tolerance,
     check_same_length,
@@ -47,8 +47,8 @@ class CalibrationPlan:
     rows : (K,) int64
         Eligible rows of each group; with several demands, the fewest.
     needed : (K,) int64
-        Eligible calibration rows that each group needs if the others are held out by ``share``;
-        -1 if no number is enough.
+        Eligible calibration rows that each group needs, if no other group has fewer; -1 if no
+        number is enough.
     share : float or None
         The smallest share of the rows to hold out; None if one half isn't enough.
     smallest : float
@@ -136,11 +136,16 @@ def plan_calibration(
     require_labels(Problem(kind), positive is not None)
     counts = count_rows(codes, positive, len(names), 1 if positive is None else 2)
     if rate is None:
-        rate = 0.5
-        if positive is not None and kind.is_simple and kind.rate.eligible is None:
-            rate = float(positive.mean())
-    level = check_fraction(confidence, "confidence")
+        rate = guess_rate(kind, positive)
+    level = check_confidence(confidence)
     return plan_counts(kind, counts, names, check_one_tolerance(tolerance), level, rate)
+
+
+def guess_rate(criterion: Criterion, positive: Mask | None) -> float:
+    """Return about what the groups' rates will be, from the labels, (n,)."""
+    if positive is None or not criterion.is_simple or criterion.rate.eligible is not None:
+        return 0.5
+    return float(positive.mean())
 
 
 def plan_counts(
