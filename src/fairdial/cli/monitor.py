@@ -34,7 +34,11 @@ if TYPE_CHECKING:
 )
 @click.option("--label", help="Label column: watch only rows with the label --eligible.")
 @click.option("--eligible", help="Label of the rows to watch, for equal opportunity and the like.")
-@click.option("--time", "time_column", help="Column of numbers or dates to order the rows by. [default: as they are]")
+@click.option(
+    "--time",
+    "time_column",
+    help="Column of numbers or dates to order the rows by. [default: as they are]",
+)
 @options.reading_csv
 @options.reporting
 def monitor(

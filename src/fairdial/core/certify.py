@@ -338,9 +338,9 @@ class Certifier:
                 return math.inf
             while high - low > 1:
                 middle = (low + high) // 2
-                enough = self._is_certified(middle * RESOLUTION, theorem, alpha)
+                enough = self._is_certified(round(middle * RESOLUTION, 4), theorem, alpha)
                 low, high = (low, middle) if enough else (middle, high)
-            self._smallest[key] = high * RESOLUTION
+            self._smallest[key] = round(high * RESOLUTION, 4)
         return self._smallest[key]
 
     def _is_certified(self, tolerance: float, theorem: int, alpha: float) -> bool:

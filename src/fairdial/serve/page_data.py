@@ -12,6 +12,7 @@ the page only if the counts may be public.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Hashable, Mapping, Sequence
 from typing import NamedTuple, TypedDict
 
@@ -343,10 +344,8 @@ def _certified(frontier: Frontier, level: float, slider: Slider) -> dict[str, ob
     The latter may lie beyond the slider's end.
     """
     margin = None
-    try:
+    with contextlib.suppress(CannotCertifyError):  # without a margin, each stop has its bound
         margin = frontier.margin(level)
-    except CannotCertifyError:
-        pass
     if margin is None and (frontier.is_family or not frontier.can_certify):
         reasons = {"none": "seen", "weighted": "weighted"}
         other = "searched" if frontier.is_family else "demand"
