@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import importlib.metadata
+import json
 import math
 import platform
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit, logit
 
+from fairdial.bench.store import command_line, environment
 from fairdial.datasets import GaussianLaw
 
 Floats = NDArray[np.float64]
@@ -82,6 +85,36 @@ def table(head: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
         for line in (head, rule, *lines)
     ]
     return "\n".join(f"| {' | '.join(line)} |" for line in padded)
+
+
+class Report:
+    """Print tables, and keep them for a record.
+
+    Attributes
+    ----------
+    tables : dict
+        Lines of each table by its title, as dicts by column.
+    """
+
+    def __init__(self) -> None:
+        self.tables: dict[str, list[dict[str, str]]] = {}
+
+    def show(self, title: str, head: Sequence[str], lines: Iterable[Sequence[str]]) -> None:
+        """Print a table under its title."""
+        found = list(lines)
+        print(f"\n{title}\n\n{table(head, found)}", flush=True)
+        self.tables[title] = [dict(zip(head, line, strict=True)) for line in found]
+
+    def write(self, path: Path, packages: Iterable[str]) -> None:
+        """Store the tables as JSON, with the command, the commit, the machine and the date."""
+        record = {
+            "command": command_line(),
+            "date": datetime.now(UTC).date().isoformat(),
+            "environment": environment(),
+            "machine": machine(packages),
+            "tables": self.tables,
+        }
+        path.write_text(json.dumps(record, indent=1) + "\n", "utf-8")
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,6 @@
 """Measure how often the gap exceeds the tolerance on new rows, and what confidence costs.
 
-    python benchmarks/coverage.py [--draws 1000] [--quick] [--only groups]
+    python benchmarks/coverage.py [--draws 1000] [--quick] [--only groups] [--record FILE]
 
 The first table draws calibration rows from a Gaussian law, with a fixed number of eligible rows in
 each group and the true log-odds as scores. Every rule sees the same draws; the *population* gap and
@@ -15,11 +15,12 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import group_laws
 import numpy as np
-from common import TWO_GROUPS, Floats, Integers, Rows, log_odds, machine, table
+from common import TWO_GROUPS, Floats, Integers, Report, Rows, log_odds, machine
 from peers import MISSING, Fairlearn, OxonFair, quiet
 from sklearn.ensemble import HistGradientBoostingClassifier
 from threadpoolctl import threadpool_limits
@@ -279,45 +280,57 @@ def adult_lines(seeds: Sequence[int]) -> Iterator[list[str]]:
 # ---- the run --------------------------------------------------------------------------------
 
 
-def report(draws: int, seeds: Sequence[int], seed: int, criteria: Sequence[Any]) -> None:
-    """Measure, and print the results."""
-    print(machine(PACKAGES))
-    print(
-        f"\nPopulation gap and tolerance, {draws:,} draws of calibration rows; gaps and accuracies "
-        "are exact, the standard error is over draws.\n"
-    )
+def report(
+    shown: Report, draws: int, seeds: Sequence[int], seed: int, criteria: Sequence[Any]
+) -> None:
+    """Measure two groups and families of models, and print the results."""
     head = ["criterion", "eligible rows per group", "tolerance", "rule", "exceeds", "s.e."]
-    lines = [line for kind in criteria for line in law_lines(kind, draws, seed)]
-    print(table([*head, "mean gap", "mean accuracy"], lines))
-    print(
-        f"\nModel families of {SETTINGS} settings: share of draws in which a setting with a "
-        "population gap above the tolerance is accepted, without and with confidence "
-        f"{CONFIDENCE:g}.\n"
+    shown.show(
+        f"Population gap and tolerance, {draws:,} draws of calibration rows; gaps and accuracies "
+        "are exact, the standard error is over draws.",
+        [*head, "mean gap", "mean accuracy"],
+        (line for kind in criteria for line in law_lines(kind, draws, seed)),
     )
-    head = ["family", "eligible rows per group", "tolerance", "plain", "confident", "refused"]
-    print(table(head, list(family_lines(draws, seed))))
-    print(
-        "\nAdult, groups by sex, gradient boosting and FairBayes, demographic parity, test rows "
-        f"of {len(seeds)} splits; confidence {CONFIDENCE:g}.\n"
+    shown.show(
+        f"Model families of {SETTINGS} settings: share of draws in which a setting with a "
+        "population gap above the tolerance is accepted, without and with confidence "
+        f"{CONFIDENCE:g}.",
+        ["family", "eligible rows per group", "tolerance", "plain", "confident", "refused"],
+        family_lines(draws, seed),
     )
     head = ["tolerance", "accuracy, plain", "accuracy, confident", "cost", "s.e. of cost"]
-    print(table([*head, "gap, plain", "gap, confident"], list(adult_lines(seeds))))
+    shown.show(
+        "Adult, groups by sex, gradient boosting and FairBayes, demographic parity, test rows "
+        f"of {len(seeds)} splits; confidence {CONFIDENCE:g}.",
+        [*head, "gap, plain", "gap, confident"],
+        adult_lines(seeds),
+    )
 
 
-def report_groups(draws: int, seed: int) -> None:
+def report_groups(shown: Report, draws: int, seed: int) -> None:
     """Measure certificates for any number of groups and all criteria, and print the results."""
     columns = ["certified", "certified and wrong", "mean population gap", "theorem"]
-    print(f"\nAny number of groups and all criteria, {draws:,} draws, confidence 0.95.\n")
-    print(
-        table(["law", "criterion", "tolerance", *columns], list(group_laws.law_lines(draws, seed)))
+    shown.show(
+        f"Any number of groups and all criteria, {draws:,} draws, confidence 0.95.",
+        ["law", "criterion", "tolerance", *columns],
+        group_laws.law_lines(draws, seed),
     )
-    print("\nFive groups of 157, 236, 95, 3,353 and 162 rows, demographic parity.\n")
-    lines = list(group_laws.five_lines(draws, seed, (0.08, 0.10, 0.15, 0.20)))
-    print(table(["rules found on", "tolerance", *columns], lines))
-    print("\nTwo groups at rates near 0.2: what a tolerance of 0.05 must exceed the gap by.\n")
-    print(table(["rows per group", "pair test", "any rates"], list(group_laws.margin_lines())))
-    print("\nTen groups of 5,000 rows: processor time of a certified tolerance.\n")
-    print(table(["call", "time", "gap"], list(group_laws.timing_lines(seed))))
+    shown.show(
+        f"Five groups of 157, 236, 95, 3,353 and 162 rows, demographic parity, {draws:,} draws.",
+        ["rules found on", "tolerance", *columns],
+        group_laws.five_lines(draws, seed, (0.08, 0.10, 0.15, 0.20)),
+    )
+    shown.show(
+        "Two groups at rates near 0.2: what a tolerance of 0.1 must exceed the gap on the rows by.",
+        ["rows per group", "pair test", "any rates"],
+        group_laws.margin_lines(),
+    )
+    shown.show(
+        "Ten groups of 5,000 rows: processor time of a certified tolerance, "
+        "the least of five frontiers.",
+        ["call", "time"],
+        group_laws.timing_lines(seed),
+    )
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -326,16 +339,21 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--draws", type=int, default=1000, help="draws of calibration rows")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--only", choices=("groups",), help="print only these tables")
+    parser.add_argument("--record", type=Path, metavar="FILE", help="store the tables as JSON")
     parser.add_argument("--quick", action="store_true", help="few draws, to check that it works")
     given = parser.parse_args(arguments)
     quiet()
+    shown = Report()
+    print(machine(PACKAGES))
     with threadpool_limits(1):
         if given.quick:
             print("A quick run checks that the script works; its numbers mean nothing.\n")
         draws, seeds = (3, SEEDS[:1]) if given.quick else (given.draws, SEEDS)
         if given.only is None:
-            report(draws, seeds, given.seed, SIMPLE)
-        report_groups(draws, given.seed)
+            report(shown, draws, seeds, given.seed, SIMPLE)
+        report_groups(shown, draws, given.seed)
+    if given.record is not None:
+        shown.write(given.record, PACKAGES)
 
 
 if __name__ == "__main__":

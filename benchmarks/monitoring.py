@@ -1,6 +1,6 @@
 """Measure false alarms and the delay of the anytime-valid watch, and of a fixed window.
 
-    python benchmarks/monitoring.py [--runs 100] [--rows 1000000] [--quick]
+    python benchmarks/monitoring.py [--runs 100] [--rows 1000000] [--record FILE] [--quick]
 
 Streams of decisions of two groups. Without drift, the gap is exactly at the tolerance of 0.05, the
 worst case, and every row is a look. With drift, it jumps from 0.03 to 0.08. The window is the
@@ -13,9 +13,10 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
+from pathlib import Path
 
 import numpy as np
-from common import Floats, Integers, machine, table
+from common import Floats, Integers, Report, machine
 
 from fairdial.core.anytime import Watch
 from fairdial.core.certificates import gap_interval
@@ -23,6 +24,7 @@ from fairdial.core.certificates import gap_interval
 TOLERANCE, ALPHA, BASE = 0.05, 0.01, 0.2
 CALM, JUMP = 0.03, 0.08
 WINDOWS = (2_000, 10_000, 50_000)
+PACKAGES = ("fairdial", "numpy")
 
 
 def draw(
@@ -44,9 +46,9 @@ def window_alarm(codes: Integers, selected: Integers, size: int, alpha: float) -
     return None
 
 
-def report(runs: int, rows: int, seed: int) -> None:
+def report(shown: Report, runs: int, rows: int, seed: int) -> None:
     """Run the streams and print two tables."""
-    print(machine(("fairdial", "numpy")))
+    print(machine(PACKAGES))
     false = dict.fromkeys(("watch", *WINDOWS), 0)
     for run in range(runs):
         stream = draw(np.full(rows, TOLERANCE), np.random.default_rng([seed, 0, run]))
@@ -54,9 +56,11 @@ def report(runs: int, rows: int, seed: int) -> None:
         for size in WINDOWS:
             found = window_alarm(*stream, size, ALPHA / max(rows // size, 1))
             false[size] += found is not None
-    print(f"\nFalse alarms in {runs} streams of {rows:,} rows, gap always 0.05, alpha {ALPHA:g}.\n")
-    lines = [[_name(who), f"{count} of {runs}"] for who, count in false.items()]
-    print(table(["method", "false alarms"], lines))
+    shown.show(
+        f"False alarms in {runs} streams of {rows:,} rows, gap always 0.05, alpha {ALPHA:g}.",
+        ["method", "false alarms"],
+        ([_name(who), f"{count} of {runs}"] for who, count in false.items()),
+    )
     delays: dict[str | int, list[float]] = {who: [] for who in false}
     calm = rows // 2
     for run in range(runs):
@@ -69,14 +73,17 @@ def report(runs: int, rows: int, seed: int) -> None:
             alarms[size] = window_alarm(*stream, size, ALPHA / max(rows // size, 1))
         for who, alarm in alarms.items():
             delays[who].append(np.inf if alarm is None else alarm - calm)
-    print(f"\nRows from the jump of the gap ({CALM:g} to {JUMP:g}, row {calm:,}) to the alarm.\n")
     lines = []
     for who, each in delays.items():
         sure = np.array(each)
         quantiles = np.quantile(np.where(np.isinf(sure), rows, sure), (0.5, 0.9))
         missed = f"{np.isinf(sure).sum()} of {runs}"
         lines.append([_name(who), *(f"{value:,.0f}" for value in quantiles), missed])
-    print(table(["method", "median", "90%", "never"], lines))
+    shown.show(
+        f"Rows from the jump of the gap ({CALM:g} to {JUMP:g}, row {calm:,}) to the alarm.",
+        ["method", "median", "90%", "never"],
+        lines,
+    )
 
 
 def _name(who: str | int) -> str:
@@ -89,13 +96,17 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--runs", type=int, default=100)
     parser.add_argument("--rows", type=int, default=1_000_000)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--record", type=Path, metavar="FILE", help="store the tables as JSON")
     parser.add_argument("--quick", action="store_true", help="few rows, to check that it works")
     given = parser.parse_args(arguments)
+    shown = Report()
     if given.quick:
         print("A quick run checks that the script works; its numbers mean nothing.\n")
-        report(2, 20_000, given.seed)
+        report(shown, 2, 20_000, given.seed)
     else:
-        report(given.runs, given.rows, given.seed)
+        report(shown, given.runs, given.rows, given.seed)
+    if given.record is not None:
+        shown.write(given.record, PACKAGES)
 
 
 if __name__ == "__main__":

@@ -253,6 +253,14 @@ def check_fraction(value: object, name: str) -> float:
     return float(value)
 
 
+def check_confidence(value: object) -> float:
+    """Return a confidence: at least one half, so that it says more than a coin, and below 1."""
+    level = check_fraction(value, "confidence")
+    if level < 0.5:
+        raise InvalidInputError("confidence", "be at least 0.5 and below 1", given=f"{level:g}")
+    return level
+
+
 def check_positive(value: object, name: str, unit: str = "a number") -> float:
     """Return a number above 0."""
     if isinstance(value, bool) or not isinstance(value, numbers.Real) or not float(value) > 0:

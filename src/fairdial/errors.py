@@ -200,7 +200,8 @@ class CannotCertifyError(FairdialError, ValueError):
     group_rows : int or None
         Its eligible calibration rows.
     group_rows_needed : int or None
-        About how many it needs if the other groups keep theirs; None if no number is enough.
+        About how many that group needs, and every other group that has fewer; None if no number is
+        enough.
 
     Examples
     --------
@@ -229,6 +230,19 @@ class CannotCertifyError(FairdialError, ValueError):
         self.rows_needed = rows_needed
         self.group, self.group_rows = group, group_rows
         self.group_rows_needed = group_rows_needed
+
+    @property
+    def enough(self) -> str | None:
+        """What would be enough for the requested tolerance, in words; None if nothing would."""
+        return describe_enough(self.rows_needed, self.group_rows_needed)
+
+
+def describe_enough(rows: int | None, group_rows: int | None) -> str | None:
+    """Return how many calibration rows are enough, of all groups or of small ones, in words."""
+    if rows is None:
+        return None
+    text = f"about {rows:,} rows like these are enough"
+    return text if group_rows is None else f"{text}, or {group_rows:,} in each group that has fewer"
 
 
 class DivergedError(FairdialError, ArithmeticError):

@@ -125,3 +125,18 @@ def test_unknown_columns_and_values_are_refused(log: Path) -> None:
     ask(*asked, "--decision", "decision", "--positive", "maybe", code=2)
     ask(*asked, "--decision", "decision", "--label", "y", code=2)
     ask("plan", log, "--sensitive", "nothing", "--tolerance", 0.1, code=2)
+
+
+def test_rows_are_ordered_by_numbers_or_dates(log: Path, tmp_path: Path) -> None:
+    frame = pd.read_csv(log)
+    hours = pd.Timestamp("2026-01-01") + pd.to_timedelta(np.arange(len(frame)), "h")
+    frame["when"] = hours.strftime("%d %B %Y %H:%M")  # not in the order of the alphabet
+    frame["number"] = np.arange(len(frame))
+    shuffled = tmp_path / "shuffled.csv"
+    frame.sample(frac=1, random_state=0).to_csv(shuffled, index=False)
+    asked = ("--sensitive", "g", "--decision", "decision", "--tolerance", 0.1, "--json")
+    there = json.loads(ask("monitor", log, *asked, code=1))
+    for column in ("when", "number"):
+        found = json.loads(ask("monitor", shuffled, *asked, "--time", column, code=1))
+        assert found["alarm"] == there["alarm"]
+    ask("monitor", shuffled, *asked, "--time", "g", code=2)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.special import ndtr
 
-from fairdial import CannotCertifyError, Frontier, InvalidInputError, sweep
+from fairdial import CannotCertifyError, Frontier, InvalidInputError, plan_calibration, sweep
 from fairdial.core.bands import rate_band
 from fairdial.core.certificates import crossing, exceedance
 from fairdial.core.fixed_sequence import Rules, walk
@@ -167,3 +167,52 @@ def test_the_crossing_is_bounded(counts):
         bound = crossing(counts, tolerance)
         assert tail - 1e-6 <= bound
         assert bound <= max(1.5 * tail, 1e-3) or tail > 0.25
+
+
+def test_the_rows_that_small_groups_need_are_enough():
+    """Every group that has fewer gets as many as the refusal says."""
+    rng = np.random.default_rng(9)
+    for sizes in ((4000, 60, 3000), (5000, 90, 120, 4000)):
+        with pytest.raises(CannotCertifyError) as caught:
+            sweep(*draw(rng, sizes)).at(0.1, confidence=0.95)
+        needed = caught.value.group_rows_needed
+        assert f"{needed:,} in each group" in caught.value.enough
+        enough = sum(
+            certifies(sweep(*draw(rng, tuple(max(n, needed) for n in sizes))), 0.1)
+            for _ in range(5)
+        )
+        assert enough >= 3
+
+
+def certifies(frontier, tolerance):
+    try:
+        return frontier.at(tolerance, confidence=0.95).certified_gap <= tolerance
+    except CannotCertifyError:
+        return False
+
+
+@pytest.mark.parametrize("confidence", [1e-300, 0.1, 0.499])
+def test_a_confidence_below_one_half_is_refused(confidence):
+    frontier = sweep(*draw(np.random.default_rng(10), (300, 300)))
+    for ask in (
+        lambda: frontier.at(0.3, confidence=confidence),
+        lambda: frontier.margin(confidence),
+        lambda: plan_calibration([0, 1], tolerance=0.3, confidence=confidence),
+    ):
+        with pytest.raises(InvalidInputError, match="confidence"):
+            ask()
+
+
+def test_confidence_doesnt_mix_points_that_arent_nested():
+    logits, groups, y = draw(np.random.default_rng(11), (2000, 2000, 2000))
+    frontier = sweep(logits, groups, y, criterion="equalized_odds")
+    assert not frontier.nested
+    mixed = np.where(groups == 0, 0.3, 0.4)
+    with pytest.raises(CannotCertifyError, match="tolerance"):
+        frontier.decide(logits, groups, mixed, confidence=0.9)
+    same = frontier.decide(logits, groups, np.full(len(groups), 0.4), confidence=0.9)
+    point = frontier.at(0.4, confidence=0.9, simultaneous=True)
+    assert np.array_equal(same, logits > point.thresholds[groups])
+    path = sweep(logits[groups < 2], groups[groups < 2])
+    assert path.nested
+    path.decide(logits[groups < 2], groups[groups < 2], mixed[groups < 2], confidence=0.9)

@@ -134,3 +134,12 @@ def test_intervals_are_those_of_clopper_and_pearson():
     for k in counts.tolist():
         interval = binomtest(k, 30).proportion_ci(0.9, method="exact")
         assert (low[k], high[k]) == pytest.approx((interval.low, interval.high))
+
+
+@pytest.mark.parametrize("n", [32, 64, 256])
+def test_interpolation_magnifies_errors_as_little_as_the_proof_says(n):
+    _, matrix = pairwise._nodes(n)
+    most = np.abs(matrix).sum(axis=1).max()
+    assert most <= 1 + 2 / np.pi * np.log(n)
+    largest = 1 + 2 / np.pi * np.log(pairwise.MAX_NODES)
+    assert 2 * pairwise.TAIL * largest / np.cos(np.pi / (2 * pairwise.FINER)) <= pairwise.OMITTED

@@ -188,7 +188,9 @@ def test_certified_stops_are_those_of_the_frontier(frontier, document):
     numbers = ints(certified["numbers"], size)[:, 0]
     assert set(range(0, slider["stops"] + 1, slider["step"])) <= set(numbers.tolist())
     assert (np.diff(numbers) > 0).all()
-    able, needed = ints(certified["able"], size)[:, 0], ints(certified["needed"], size)[:, 0]
+    able, needed, each = (
+        ints(certified[key], size)[:, 0] for key in ("able", "needed", "needed_each")
+    )
     selected = ints(certified["selected"], size).reshape(size, *frontier.counts.shape)
     bounds = floats(certified["bounds"])
     assert 0 < able.sum() < size
@@ -202,6 +204,7 @@ def test_certified_stops_are_those_of_the_frontier(frontier, document):
             with pytest.raises(CannotCertifyError) as caught:
                 frontier.at(tolerance, confidence=0.95)
             assert needed[i] == (caught.value.rows_needed or 0)
+            assert each[i] == (caught.value.group_rows_needed or 0)
             smallest = caught.value.smallest_tolerance
             assert smallest <= certified["smallest"] < smallest + 1 / unit  # itself, rounded up
     assert certified["smallest"] == numbers[able.argmax()] / unit
@@ -225,6 +228,15 @@ def test_the_smallest_certifiable_tolerance_is_a_stop_even_beyond_the_sliders_en
 def test_the_kind_of_certificate_is_stated(two_groups, certificate, kind):
     document = page_data(replace(two_groups, certificate=certificate))
     assert document["certified"]["kind"] == kind
+
+
+def test_criteria_without_a_margin_for_all_limits_have_certificates():
+    rng = np.random.default_rng(0)
+    groups, y = np.arange(1500) % 3, np.arange(1500) // 3 % 2
+    frontier = sweep(rng.normal(2.0 * y - 1), groups, y, criterion="accuracy_parity")
+    certified = page_data(frontier)["certified"]
+    assert (certified["kind"], certified["margin"]) == ("declared", None)
+    assert ints(certified["able"], certified["stops"]).any()
 
 
 def test_more_than_two_groups_and_families_choose_after_looking(family):

@@ -455,6 +455,17 @@ def test_a_bound_of_one_is_not_shown(node):
     assert numbers(text) == ["100", "95", "10", "0"]  # people, confidence, people of group 0
 
 
+def test_without_a_margin_only_a_limit_chosen_beforehand_is_guaranteed(node):
+    rng = np.random.default_rng(0)
+    groups, y = np.arange(1500) % 3, np.arange(1500) // 3 % 2
+    frontier = sweep(rng.normal(2.0 * y - 1), groups, y, criterion="accuracy_parity")
+    node("open", page_data(frontier))
+    for step in (node("dial", "certifiedAt", 0), node("dial", "certifiedAt", 0.9)):
+        assert numbers(node("say", "guarantee", step))
+        assert "NaN" not in node("say", "guarantee", step)
+    assert numbers(node("say", "guarantee", node("dial", "unconstrained"))) == ["1,500", "95"]
+
+
 def test_a_typed_limit_that_is_rounded_says_from_what_to_what(node, two_groups):
     node("open", page_data(quiet(two_groups)))
     assert numbers(node("say", "typedTo", 0.053, 0.05)) == ["5.3", "5.0"]

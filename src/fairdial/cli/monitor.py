@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("data", metavar="LOG", type=click.Path(exists=True, dir_okay=False, path_type=Path))
-@click.option("--sensitive", "-s", multiple=True, required=True, help="Group column; repeatable.")
+@click.option("--sensitive", multiple=True, required=True, help="Group column; repeatable.")
 @click.option("--decision", required=True, help="Column of the decisions.")
 @click.option("--positive", help="Value of a positive decision. [default: the greater of two]")
 @click.option(
@@ -33,7 +33,11 @@ if TYPE_CHECKING:
 )
 @click.option("--label", help="Label column: watch only rows with the label --eligible.")
 @click.option("--eligible", help="Label of the rows to watch, for equal opportunity and the like.")
-@click.option("--time", "time_column", help="Column to order the rows by. [default: as they are]")
+@click.option(
+    "--time",
+    "time_column",
+    help="Column of numbers or dates to order the rows by. [default: as they are]",
+)
 @options.reading_csv
 @options.reporting
 def monitor(
@@ -61,7 +65,6 @@ def monitor(
     from fairdial._validation import encode_groups
     from fairdial.cli.reading import read_table, require_columns, split_names
     from fairdial.core.anytime import Watch
-    from fairdial.errors import InvalidInputError
 
     rows = read_table(data, csv_format, groups=sensitive).rows.reset_index(drop=True)
     names = split_names(sensitive, rows.columns)
@@ -70,9 +73,7 @@ def monitor(
     require_columns(rows, [decision], "decision")
     if time_column is not None:
         require_columns(rows, [time_column], "time")
-        if rows[time_column].isna().any():
-            raise InvalidInputError("time", "have a value in every row", given="empty cells")
-        rows = rows.sort_values(time_column, kind="stable")
+        rows = _in_order(rows, time_column)
     if label is not None:
         rows = _keep_label(rows, label, eligible)
     known = rows[wanted].notna().all(axis=1)
@@ -97,6 +98,29 @@ def monitor(
     show.result(found, _sentence(found), *_tables(found))
     if watch.alarm is not None:
         terminal.get_current_context().exit(1)
+
+
+def _in_order(rows: pd.DataFrame, time_column: str) -> pd.DataFrame:
+    """Return the rows in the order of a column of numbers or dates."""
+    import pandas as pd
+
+    from fairdial.errors import InvalidInputError
+
+    times = rows[time_column]
+    if not pd.api.types.is_numeric_dtype(times):
+        try:
+            times = pd.to_datetime(times.astype(object))
+        except (ValueError, TypeError) as error:
+            raise InvalidInputError(
+                "time",
+                "hold numbers or dates, which say the order of the rows",
+                given=f"{time_column!r} ({error})",
+            ) from error
+    if times.isna().any():
+        raise InvalidInputError(
+            "time", "have a value in every row", given=f"{int(times.isna().sum())} missing"
+        )
+    return rows.loc[times.sort_values(kind="stable").index]
 
 
 def _keep_label(rows: pd.DataFrame, label: str, eligible: str | None) -> pd.DataFrame:

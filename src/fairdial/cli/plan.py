@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @click.command()
 @options.DATA
-@click.option("--sensitive", "-s", multiple=True, required=True, help="Group column; repeatable.")
+@click.option("--sensitive", multiple=True, required=True, help="Group column; repeatable.")
 @click.option(
     "--tolerance", type=options.Fraction(0, 1, min_open=True), required=True, help="Largest gap."
 )

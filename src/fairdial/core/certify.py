@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import ndtri
 
-from fairdial._arrays import Counts, Floats
+from fairdial._arrays import Counts, Floats, Indices
 from fairdial.core import certificates
 from fairdial.core.bands import UNIFORM, largest_gap
 from fairdial.core.criteria import Criterion
@@ -33,11 +33,13 @@ from fairdial.core.rule_sequences import (
 )
 from fairdial.core.searched import SearchedPoints
 from fairdial.core.threshold_path import ThresholdPath
-from fairdial.errors import CannotCertifyError
+from fairdial.errors import CannotCertifyError, describe_enough
 
 ROOM = 0.9  # share of a tolerance that the margin of theorem 2 may take
+LUCK = 1.15  # times what theorem 5 is expected to certify, so that most rows certify it
 GUIDED = 1 / 3  # rows that find rules, per row that tests them, inverted
 BISECTIONS = 5  # of the inner tolerance of a simultaneous statement
+MOST_ROWS = 1e9  # of a group that a refusal mentions
 RESOLUTION = certificates.RESOLUTION
 
 
@@ -227,17 +229,25 @@ class Certifier:
         It is if it surely certifies a small measured gap, and a sequence isn't expected to: its
         rules come from fewer rows, which matters with many groups.
         """
-        demands, split = self.criterion.demands, self.criterion.split(self.cells)
+        demands = self.criterion.demands
         plain = all(d.is_certifiable for d in demands)
         alike = len({d.rate.eligible is None for d in demands}) == 1  # sizes are given to all tests
         if not (plain and alike) or self._band_margin(alpha) > ROOM * tolerance:
             return False
-        expected = 0.0
-        for demand in demands:
+        return self._expected_tolerance(alpha) > tolerance
+
+    def _expected_tolerance(self, alpha: float, rate: float = 0.5) -> float:
+        """Return what theorem 5 certifies for most rows, at rates about this large."""
+        split, expected = self.criterion.split(self.cells), 0.0
+        for demand in self.criterion.demands:
             rows = np.sort(demand.parts(split, split)[1])[:2]
-            margin = expected_margin(rows, len(self.groups), alpha, guided=self.guide is not None)
+            if demand.spread not in ("difference", "ratio") or not demand.scale or len(rows) < 2:
+                continue
+            guided = self.guide is not None
+            margin = expected_margin(rows, len(self.groups), alpha, guided=guided, rate=rate)
+            margin /= rate if demand.spread == "ratio" else 1.0
             expected = max(expected, margin / float(demand.scale))
-        return expected > tolerance
+        return LUCK * expected
 
     def _tabulate(self, settings: Floats, thresholds: Floats) -> PointTable:
         """Return points with these thresholds, counted on all calibration rows."""
@@ -328,9 +338,9 @@ class Certifier:
                 return math.inf
             while high - low > 1:
                 middle = (low + high) // 2
-                enough = self._is_certified(middle * RESOLUTION, theorem, alpha)
+                enough = self._is_certified(round(middle * RESOLUTION, 4), theorem, alpha)
                 low, high = (low, middle) if enough else (middle, high)
-            self._smallest[key] = high * RESOLUTION
+            self._smallest[key] = round(high * RESOLUTION, 4)
         return self._smallest[key]
 
     def _is_certified(self, tolerance: float, theorem: int, alpha: float) -> bool:
@@ -363,32 +373,32 @@ class Certifier:
         smallest = self.smallest(theorem, level)
         eligible = self.criterion.eligible_counts(self.cells)
         least = self._least_gap(theorem)
-        place = int(np.argmin(eligible))
+        limiting = np.argsort(eligible, kind="stable")[:2]
         if failure is not None:
-            place = min(failure.groups, key=lambda a: int(eligible[a]))
+            limiting = np.array(sorted(failure.groups, key=lambda a: int(eligible[a])))
+        place = int(limiting[0])
         group, rows, n_rows = self.groups[place], int(eligible[place]), int(self.cells.sum())
         tied = theorem == 3 or least > 2.0 / max(float(eligible.min()), 1.0)
         room = tolerance - least if tied else tolerance
-        margin = smallest - least
-        needed = certificates.rows_needed(n_rows, margin, room)
-        of_group = certificates.rows_needed(rows, margin, room)
-        others = np.delete(eligible, place)
-        if of_group is not None and len(others):  # the other groups keep their rows
-            of_group = _rows_of_one(rows, float(others.max()), of_group)
-        possible = f"tolerances down to {smallest:.4f}" if smallest <= 1 else "no tolerance"
+        power = 0.5 if theorem == 2 else 1.0
+        found = [self._rows_needed(smallest - least, room, limiting, power)]
+        if theorem == 5:  # these rows may have been lucky
+            expected = self._expected_tolerance(level, self._most_equal_rate())
+            found.append(self._rows_needed(expected, room, np.argsort(eligible)[:2], power))
+        needed, of_group = (_most(figures) for figures in zip(*found, strict=True))
+        more = f"for {tolerance:g}, {describe_enough(needed, of_group)}"
         if needed is None:
+            fixed = "these settings" if theorem == 3 else "scores that tie so often"
             more = f"no sample size is enough for {tolerance:g}"
-            if tied:
-                more += " with these settings" if theorem == 3 else " with scores that tie so often"
-        else:
-            more = f"about {needed:,} calibration rows like these are enough for {tolerance:g}"
-            if of_group is not None and len(self.groups) > 1:
-                more += f", or about {of_group:,} of group {group!r}"
+            more += f" with {fixed}, whose smallest gap is {least:.4g}" if tied else ""
         kind = "rows" if rows == int(self.cells.sum(axis=0)[place]) else "eligible rows"
+        possible = f"the smallest tolerance that can be certified is {smallest:.4f}"
+        if smallest >= 1:
+            possible = "no tolerance can be certified"
         return CannotCertifyError(
-            f"`tolerance={tolerance:g}` can't be certified with confidence {confidence:g}: "
-            f"{n_rows:,} calibration rows (group {group!r} has {rows:,} {kind}; smallest gap "
-            f"{least:.4g}) can certify {possible}; {more}.",
+            f"`tolerance={tolerance:g}` can't be certified with confidence {confidence:g}: group "
+            f"{group!r} has only {rows:,} {kind} among the {n_rows:,} for calibration. With these, "
+            f"{possible}; {more}.",
             smallest_tolerance=smallest if smallest < 1 else None,
             rows_needed=needed,
             group=group,
@@ -396,21 +406,69 @@ class Certifier:
             group_rows_needed=of_group,
         )
 
+    def _rows_needed(
+        self, margin: float, room: float, limiting: Indices, power: float
+    ) -> tuple[int | None, int | None]:
+        """Return the rows that reduce a margin to ``room``: all of them, and of small groups."""
+        n_rows = int(self.cells.sum())
+        needed = certificates.rows_needed(n_rows, margin, room)
+        if needed is None:
+            return None, None
+        eligible = self.criterion.eligible_counts(self.cells)
+        return needed, rows_of_small_groups(eligible, limiting, needed / n_rows, power)
+
+    def _most_equal_rate(self) -> float:
+        """Return the rate of all groups together at the most equal point, away from 0 and 1."""
+        place = np.array([int(np.argmin(self.points.gap))])
+        selected = self.points.read(place)[1][0]
+        demand = self.criterion.demands[0]
+        over, under = demand.parts(self.criterion.split(selected), self.criterion.split(self.cells))
+        return min(max(float(over.sum() / max(under.sum(), 1)), 0.02), 0.98)
+
     def _least_gap(self, theorem: int) -> float:
         if theorem == 3:
             return float(self.points.gap[self.points.certifiable].min(initial=1.0))
         return float(self.points.gap.min())
 
 
-def _rows_of_one(rows: int, others: float, together: int) -> int | None:
-    """Return the rows that one group needs if another keeps its rows; None if none are enough.
+def rows_of_small_groups(
+    eligible: Counts, limiting: Indices, times: float, power: float = 1.0
+) -> int | None:
+    """Return the rows that each group that has fewer needs; None if that's too many to say.
 
-    ``together`` is what it needs if both grow in proportion, so that ``1/m + 1/m'`` shrinks enough.
+    Parameters
+    ----------
+    eligible : (K,) int64
+        Eligible rows of the groups.
+    limiting : (1,) or (2,) intp
+        The groups whose test doesn't reject, the smaller one first.
+    times : float
+        How many times as many rows are enough if all groups grow alike.
+    power : float
+        The margin falls with the sum of the rows to minus this power: 1 for the variance of a
+        difference, one half for the sum of two widths.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fairdial.core.certify import rows_of_small_groups
+    >>> rows_of_small_groups(np.array([100, 9000, 8000]), np.array([0, 1]), 4.0)
+    416
+    >>> rows_of_small_groups(np.array([100, 150, 8000]), np.array([0, 2]), 4.0)
+    791
     """
-    wanted = (1 / rows + 1 / others) * rows / together - 1 / others
-    if wanted <= 0 or 1 / wanted > 1e9:
-        return None
-    return math.ceil(1 / wanted)
+    terms = np.maximum(eligible.astype(np.float64), 1.0) ** -power
+    wanted = float(terms[limiting].sum()) / times**power
+    if len(limiting) == 2:
+        second = float(np.delete(terms, limiting[0]).max())
+        wanted = wanted - second if wanted >= 2.0 * second else wanted / 2.0  # alone, or with it
+    needed = wanted ** (-1.0 / power)
+    return math.ceil(needed) if needed <= MOST_ROWS else None
+
+
+def _most(figures: tuple[int | None, ...]) -> int | None:
+    """Return the largest number of rows; None if one of them is."""
+    return None if None in figures else max(figure for figure in figures if figure is not None)
 
 
 def _join(tables: Sequence[PointTable], cells: Counts, n_groups: int) -> PointTable:

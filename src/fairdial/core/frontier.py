@@ -17,6 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from fairdial._arrays import Codes, Counts, Floats, Indices, Mask
 from fairdial._validation import (
+    check_confidence,
     check_count,
     check_fraction,
     check_one_tolerance,
@@ -239,7 +240,8 @@ class Frontier:
         tolerance : float or array of float
             The largest allowed gap, in [0, 1]; an array gives :class:`Points`.
         confidence : float, optional
-            Keep the gap on *new* rows within the tolerance, with this confidence. Statements about
+            Keep the gap on *new* rows within the tolerance, with this confidence, at least 0.5 and
+            below 1. Statements about
             several tolerances hold together.
         simultaneous : bool
             Make the statement for the whole dial at once, so that the tolerance may be chosen
@@ -272,7 +274,7 @@ class Frontier:
             self._warn_if_constant(points)
             self._warn_if_unproved(column[feasible])
         else:
-            points = self._certified(column, check_fraction(confidence, "confidence"), simultaneous)
+            points = self._certified(column, check_confidence(confidence), simultaneous)
         return points if tolerances.ndim else points[0]
 
     def _points(self, tolerance: Floats, table: PointTable, feasible: Mask) -> Points:
@@ -352,7 +354,7 @@ class Frontier:
         ``gap + margin(confidence)`` bounds the population gaps of all points together; of a model
         family, those of the settings that were fixed before looking at the rows.
         """
-        alpha = 1.0 - check_fraction(confidence, "confidence")
+        alpha = 1.0 - check_confidence(confidence)
         self._refuse_seen_rows()
         return simultaneous_margin(self.points, self.criterion, self.cells, alpha)
 
@@ -479,9 +481,24 @@ class Frontier:
                 given=len(distinct),
                 hint="A dial with `nested=True` allows any number.",
             )
+        if confidence is not None:
+            self.check_mixture(len(distinct))
         points = self.at(distinct, confidence=confidence, simultaneous=True)
         thresholds: Floats = points.thresholds[place, codes]
         return thresholds
+
+    def check_mixture(self, n_tolerances: int) -> None:
+        """Raise if confidence can't hold for rows with so many tolerances.
+
+        Where operating points aren't nested, such as those of a model family, decisions that mix
+        two certified points may have a larger gap than both.
+        """
+        if n_tolerances > 1 and (self.is_family or not self.nested):
+            raise CannotCertifyError(
+                "`confidence` needs one tolerance for all rows, or operating points that are "
+                f"nested, got {n_tolerances} tolerances: decisions that mix operating points may "
+                "have a larger gap than each."
+            )
 
     def flips(
         self, logits: ArrayLike, groups: Any, tolerance_from: float, tolerance_to: float

@@ -22,7 +22,8 @@ from scipy.special import gammaln as log_gamma
 from fairdial._arrays import Counts, Floats, Indices, Mask
 
 NUISANCE = 0.02  # share of alpha that pays for the confidence interval of the unknown rate
-TAIL = 1e-8  # probability of binomial counts that are left out of a sum; it is added to the result
+TAIL = 1e-8  # probability of binomial counts that are left out of a sum, for each group
+OMITTED = 11 * TAIL  # what two groups' tails can add, magnified by interpolation (lemma 3)
 N_NODES = 32  # rates at which a tail is computed, at first
 MAX_NODES = 1024
 FINER = 16  # points per node at which the interpolant is evaluated
@@ -204,7 +205,7 @@ def _largest_tail(low: float, high: float, z: float, pair: Pair, alpha: float) -
     nodes, matrix = _nodes(n)
     values = _tails((low + high) / 2 + (high - low) / 2 * nodes, z, pair)
     most = float(np.abs(matrix @ values).max()) / math.cos((n - 1) * math.pi / (2 * FINER * n))
-    return most + error + 3 * TAIL
+    return most + error + OMITTED
 
 
 def rejects_pair(pair: Pair, alpha: float) -> bool:

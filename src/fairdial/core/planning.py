@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import ndtri
 
-from fairdial._arrays import Counts, Floats
+from fairdial._arrays import Counts, Floats, Mask
 from fairdial._validation import (
-    check_fraction,
+    check_confidence,
     check_labels,
     check_one_tolerance,
     check_same_length,
@@ -20,7 +20,7 @@ from fairdial._validation import (
 )
 from fairdial.core import certificates
 from fairdial.core.bands import UNIFORM
-from fairdial.core.certify import expected_margin
+from fairdial.core.certify import LUCK, expected_margin
 from fairdial.core.criteria import ALL, Criterion, Given
 from fairdial.core.criteria import criterion as find_criterion
 from fairdial.core.decide import count_rows
@@ -32,7 +32,6 @@ from fairdial.errors import InvalidInputError
 SHARES = np.round(np.arange(0.1, 0.501, 0.05), 2)  # of the rows that can be held out
 DISCRETE = 1.08  # what an exact test costs beyond the normal approximation
 CROSSINGS = 3  # a change of sign must be rarer than this share of alpha, at any rates
-LUCK = 1.15  # above what is expected, so that most draws of rows are certified
 MOST_ROWS = 1_000_000_000  # of a group that a plan mentions
 
 
@@ -151,11 +150,16 @@ def plan_calibration(
     require_labels(Problem(kind), positive is not None)
     counts = count_rows(codes, positive, len(names), 1 if positive is None else 2)
     if rate is None:
-        rate = 0.5
-        if positive is not None and kind.is_simple and kind.rate.eligible is None:
-            rate = float(positive.mean())
-    level = check_fraction(confidence, "confidence")
+        rate = guess_rate(kind, positive)
+    level = check_confidence(confidence)
     return plan_counts(kind, counts, names, check_one_tolerance(tolerance), level, rate)
+
+
+def guess_rate(criterion: Criterion, positive: Mask | None) -> float:
+    """Return about what the groups' rates will be, from the labels, (n,)."""
+    if positive is None or not criterion.is_simple or criterion.rate.eligible is not None:
+        return 0.5
+    return float(positive.mean())
 
 
 def plan_counts(

@@ -42,7 +42,7 @@ from fairdial.core.criteria import Criterion, Given
 from fairdial.core.criteria import criterion as find_criterion
 from fairdial.core.decide import select
 from fairdial.core.frontier import Frontier
-from fairdial.core.planning import plan_counts
+from fairdial.core.planning import guess_rate, plan_counts
 from fairdial.core.problem import Problem
 from fairdial.core.strata import find_strata
 from fairdial.core.sweep import check_group_sizes, require_labels
@@ -241,7 +241,7 @@ class DialClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
             rows.groups,
             tolerance,
             PLANNED_CONFIDENCE,
-            float(rows.y.mean()) if sample.criterion.is_simple else 0.5,
+            guess_rate(sample.criterion, rows.y),
         )
         if plan.share is None:
             warn(

@@ -361,11 +361,11 @@ def _certified_gap(frontier: Frontier, tolerance: float) -> list[str]:
     try:
         point: Point = frontier.at(tolerance, confidence=CONFIDENCE)
     except CannotCertifyError as error:
-        least, rows = error.smallest_tolerance, error.rows_needed
+        least = error.smallest_tolerance
         smallest = "" if least is None else f" (smallest: {least:.4f})"
-        needed = "no sample size is enough" if rows is None else f"needs about {rows:,} rows"
-        if error.group_rows_needed is not None and error.group is not None:
-            needed += f", or about {error.group_rows_needed:,} of {_cell(error.group)}"
+        needed = error.enough or "no sample size is enough"
+        if error.group is not None:
+            needed += f" ({_cell(error.group)} has {error.group_rows:,})"
         return [f"{tolerance:.2f}", f"not certified{smallest}; {needed}", ""]
     accuracy = "unknown" if point.accuracy is None else f"{point.accuracy:.4f}"
     return [f"{tolerance:.2f}", f"at most {point.certified_gap:.4f}", accuracy]

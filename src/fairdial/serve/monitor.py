@@ -296,8 +296,7 @@ class Monitor:
         try:
             point = PointCache(frontier).at(tolerance, confidence)
         except CannotCertifyError as error:
-            needed = error.rows_needed
-            more = "" if needed is None else f"; that needs about {needed:,} rows"
+            more = "" if error.enough is None else f"; {error.enough}"
             notes.append(f"the observed rows can't certify thresholds at the confidence{more}")
             return None
         proposal = point_data(point, is_family=False)

@@ -12,6 +12,7 @@ the page only if the counts may be public.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Hashable, Mapping, Sequence
 from typing import NamedTuple, TypedDict
 
@@ -19,7 +20,7 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from fairdial._arrays import Counts, Floats, Indices
-from fairdial._validation import check_fraction, check_one_tolerance
+from fairdial._validation import check_confidence, check_one_tolerance
 from fairdial._version import __version__
 from fairdial.core.decide import by_label
 from fairdial.core.frontier import Frontier
@@ -116,7 +117,7 @@ def page_data(
         frontier = model.frontier_
         in_use = model.default_tolerance if tolerance is None else tolerance
         known = _class_names(model) if labels is None else labels
-    level = check_fraction(confidence, "confidence")
+    level = check_confidence(confidence)
     if in_use is not None:
         in_use = check_one_tolerance(in_use)
     slider = _slider(frontier)
@@ -333,6 +334,7 @@ class _Stop(NamedTuple):
     points: Points | None  # the certified point
     bound: float = np.nan
     needed: int = 0  # rows that would certify it; 0 if no number would
+    needed_each: int = 0  # rows in each group that has fewer that would certify it, likewise
     smallest: float | None = None  # certifiable tolerance, if this one isn't
 
 
@@ -341,9 +343,10 @@ def _certified(frontier: Frontier, level: float, slider: Slider) -> dict[str, ob
 
     The latter may lie beyond the slider's end.
     """
-    try:
+    margin = None
+    with contextlib.suppress(CannotCertifyError):  # without a margin, each stop has its bound
         margin = frontier.margin(level)
-    except CannotCertifyError:
+    if margin is None and (frontier.is_family or not frontier.can_certify):
         reasons = {"none": "seen", "weighted": "weighted"}
         other = "searched" if frontier.is_family else "demand"
         reason = reasons.get(frontier.certificate, other)
@@ -355,7 +358,8 @@ def _certified(frontier: Frontier, level: float, slider: Slider) -> dict[str, ob
         kind = "declared"
     elif frontier.is_family:
         kind = "finite"
-    stops, smallest = [], None
+    stops: list[_Stop] = []
+    smallest = None
     for number in range(0, slider["stops"] + 1, slider["step"]):
         stops.append(_certify(frontier, level, number, slider))
         smallest = stops[-1].smallest if smallest is None else smallest
@@ -363,7 +367,7 @@ def _certified(frontier: Frontier, level: float, slider: Slider) -> dict[str, ob
     if least is not None and least not in [stop.number for stop in stops]:
         stops.append(_certify(frontier, level, least, slider))
         stops.sort(key=lambda stop: stop.number)
-    numbers, found, bounds, needed, _ = zip(*stops, strict=True)
+    numbers, found, bounds, needed, needed_each, _ = zip(*stops, strict=True)
     able = np.array([points is not None for points in found])
     n_groups, size = len(frontier.groups), frontier.cells.size
     selected = np.zeros((len(stops), size), frontier.cells.dtype)
@@ -383,6 +387,7 @@ def _certified(frontier: Frontier, level: float, slider: Slider) -> dict[str, ob
         "able": pack_ints(able),
         "bounds": pack_floats(np.array(bounds)),
         "needed": pack_ints(needed),
+        "needed_each": pack_ints(needed_each),
         "selected": pack_counts(selected),
         "thresholds": None if frontier.is_family else pack_ints(_rounded(thresholds)),
         "settings": pack_floats(settings) if frontier.is_family else None,
@@ -393,9 +398,9 @@ def _certify(frontier: Frontier, level: float, number: int, slider: Slider) -> _
     try:
         points = frontier.at([number / 10 ** slider["digits"]], confidence=level)
     except CannotCertifyError as error:
-        rows = error.rows_needed or 0
-        needed = rows if rows <= MOST_PEOPLE else 0
-        return _Stop(number, None, np.nan, needed, error.smallest_tolerance)
+        wanted = error.rows_needed or 0, error.group_rows_needed or 0
+        needed, each = (rows if rows <= MOST_PEOPLE else 0 for rows in wanted)
+        return _Stop(number, None, np.nan, needed, each, error.smallest_tolerance)
     assert points.certified_gap is not None
     return _Stop(number, points, float(points.certified_gap[0]))
 

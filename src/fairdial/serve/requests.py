@@ -18,7 +18,7 @@ SHOWN = 5  # problems in one message
 
 Number = Annotated[float, Field(strict=True, allow_inf_nan=False, ge=-LARGEST, le=LARGEST)]
 Tolerance = Annotated[float, Field(strict=True, ge=0.0, le=1.0)]
-Confidence = Annotated[float, Field(strict=True, gt=0.0, lt=1.0)]
+Confidence = Annotated[float, Field(strict=True, ge=0.5, lt=1.0)]
 JsonValue = Any  # checked later, against the model's columns and groups
 
 
@@ -98,7 +98,7 @@ FIELDS = {  # what each field must be
     "features": "the row's columns",
     "group": "the name of a group",
     "tolerance": "a number from 0 to 1, such as 0.05 for 5%",
-    "confidence": "a number above 0 and below 1, such as 0.95 for 95%, or null",
+    "confidence": "a number from 0.5 to below 1, such as 0.95 for 95%, or null",
     "reason": f"text of 1 to {LONGEST_REASON} characters",
     "by": f"text of 1 to {LONGEST_NAME} characters, or left out",
     "scores": f"a list of 1 to {MOST_SCORES:,} numbers",

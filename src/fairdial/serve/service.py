@@ -261,6 +261,8 @@ class Service:
             return text, [own], np.zeros(len(tolerances), np.intp)
         distinct, places = np.unique(np.array(tolerances, np.float64), return_inverse=True)
         others = distinct[distinct != dial.tolerance]
+        if dial.confidence is not None:  # other rows are decided on at the dial's tolerance
+            self._refuse_mixture(1 + len(others))
         if len(others) > MAX_ROW_TOLERANCES and self.decider.searches:
             raise RefusedError(
                 422,
@@ -272,6 +274,16 @@ class Service:
         if len(others) < len(distinct):
             points.insert(int(np.searchsorted(others, dial.tolerance)), own)
         return ",".join(map(self._point_json, points)), points, places
+
+    def _refuse_mixture(self, n_tolerances: int) -> None:
+        try:
+            self.decider.frontier.check_mixture(n_tolerances)
+        except CannotCertifyError as error:
+            raise RefusedError(
+                422,
+                "`tolerance` must be left out, or be the dial's: with confidence, rows with "
+                "different tolerances may have a larger gap than each tolerance allows.",
+            ) from error
 
     def _count(self, codes: Codes, selected: Mask) -> None:
         groups, labels = self.decider.groups, self._label_names
@@ -330,11 +342,12 @@ def _certified(find: Callable[[], Found]) -> Found:
     try:
         return find()
     except CannotCertifyError as error:
-        smallest, rows = error.smallest_tolerance, error.rows_needed
-        able = "there is none" if smallest is None else f"the smallest is {smallest:.4f}"
-        more = "" if rows is None else f"; this one needs about {rows:,} calibration rows"
-        if error.group_rows_needed is not None:
-            more += f", or about {error.group_rows_needed:,} of group {error.group!r}"
+        able = "there is none"
+        if error.smallest_tolerance is not None:
+            able = f"the smallest is {error.smallest_tolerance:.4f}"
+        if error.group_rows is not None:
+            able += f", because group {error.group!r} has only {error.group_rows:,}"
+        more = "" if error.enough is None else f". For this one, {error.enough}"
         raise RefusedError(
             422, f"`tolerance` must be one that the calibration rows certify; {able}{more}."
         ) from error

@@ -70,7 +70,7 @@ def prepare(
     trusted: tuple[str, ...] = (),
 ) -> Settings:
     """Check everything, and record the dial's tolerance; arguments are as in ``run.serve``."""
-    from fairdial._validation import check_fraction, check_one_tolerance
+    from fairdial._validation import check_confidence, check_one_tolerance
     from fairdial.io.folder import read_folder
     from fairdial.io.frontiers import FRONTIER, frontier_from_arrays
     from fairdial.io.values import unpack
@@ -79,7 +79,7 @@ def prepare(
 
     find_tokens(token_env, os.environ, needed=not read_only)
     if confidence is not None:
-        check_fraction(confidence, "confidence")
+        check_confidence(confidence)
     folder = Path(model).absolute()
     stored = read_folder(folder, key=key)
     data = stored.manifest["frontier"]

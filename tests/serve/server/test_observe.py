@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import sqlite3
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,6 +16,7 @@ from fairdial.serve.drift import BINS, redial
 from fairdial.serve.observations import Observations
 from fairdial.serve.service import Service
 
+MONITORING = Path(__file__).parents[3] / "docs" / "monitoring-files"
 GROUPS = ("north", "south", "east")
 
 
@@ -171,6 +174,18 @@ def test_changed_scores_give_a_warning_that_stays(ask, case):
     assert ask.post("/v1/observe", json=again).json()["drift"]["warning"] is True
     lines = ask.get("/metrics").text.splitlines()
     assert "fairdial_drift_warning 1.0" in lines
+
+
+def test_alert_rules_and_dashboard_ask_for_metrics_that_exist(ask, case):
+    ask.post("/v1/observe", json={"scores": logits_of(case).tolist(), "groups": list(case.groups)})
+    row = {"features": case.features[0], "group": case.groups[0]}
+    assert ask.post("/v1/predict", json={"rows": [row]}).status_code == 200
+    lines = [line for line in ask.get("/metrics").text.splitlines() if line[0] != "#"]
+    exposed = {line.partition(" ")[0].partition("{")[0] for line in lines}
+    for name in ("alerts.yml", "grafana.json"):
+        wanted = set(re.findall(r"\bfairdial_\w+", (MONITORING / name).read_text("utf-8")))
+        assert wanted
+        assert wanted <= exposed
 
 
 def test_scores_like_those_of_calibration_give_no_warning(ask, case):

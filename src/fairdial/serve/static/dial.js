@@ -97,6 +97,7 @@
       certified.able = ints(packed.able, packed.stops);
       certified.bounds = floats(packed.bounds);
       certified.needed = ints(packed.needed, packed.stops);
+      certified.neededEach = ints(packed.needed_each, packed.stops);
       Object.assign(certified, measure(dial, certified));
       dial.certified = certified;
     }
@@ -386,7 +387,7 @@
     const i = certifiedBelow(dial, tolerance);
     const stopAt = certified.stops[i];
     if (!certified.able[i]) {
-      const guarantee = { able: false, needed: certified.needed[i] };
+      const guarantee = { able: false, needed: certified.needed[i], each: certified.neededEach[i] };
       return { ...at(dial, stopAt), guarantee };
     }
     const guarantee = { able: true, bound: certified.bounds[i] };

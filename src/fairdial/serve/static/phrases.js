@@ -264,14 +264,16 @@
       }[certified.reason];
       return `Nothing can be guaranteed for new people: ${why}.`;
     }
-    const later = bound(point.gap + certified.margin, digits);
+    const known = certified.margin !== null; // of criteria that limit differences
+    const later = known ? bound(point.gap + certified.margin, digits) : null;
+    const why = known ? `: ${fewest(dial)}` : "";
     if (point.guarantee === null && !point.bounded) {
       return "Nothing can be guaranteed for new people with this model: it was chosen by looking at the people measured.";
     }
     if (point.guarantee === null) {
       const measured = `These figures are for the ${number(dial.total)} people measured.`;
       return later === null
-        ? `${measured} Nothing can be said about new people with ${level} confidence: ${fewest(dial)}.`
+        ? `${measured} Nothing can be said about new people with ${level} confidence${why}.`
         : `${measured} Among new people the gap can be larger: with ${level} confidence it is at most ${later}${loose(dial)}.`;
     }
     if (!point.guarantee.able) return refusal(dial, point);
@@ -279,7 +281,7 @@
     if (certified.kind !== "declared") return `${text}.`;
     return `${text}, if the limit of ${points(point.tolerance, digits)} was decided on before looking at this page. `
       + (later === null
-        ? `For a limit chosen after looking, nothing can be said: ${fewest(dial)}.`
+        ? `For a limit chosen after looking, nothing can be said${why}.`
         : `For a limit chosen after looking, it is at most ${later}${loose(dial)}.`);
   }
 
@@ -295,15 +297,16 @@
 
   function refusal(dial, point) {
     const { certified } = dial.page;
-    const { needed } = point.guarantee;
+    const { needed, each } = point.guarantee;
+    const most = each > 0 ? `, or about ${number(each)} in each group that has fewer` : "";
     const more = needed > 0
-      ? `That would take about ${number(needed)} people like them.`
+      ? `That would take about ${number(needed)} people like them${most}.`
       : "No number of people would be enough.";
     const least = certified.smallest === null
       ? "No limit can be guaranteed."
       : `The smallest limit that can be guaranteed is ${limit(dial, certified.smallest)}.`;
     return `A gap of at most ${limit(dial, point.tolerance)} can’t be guaranteed for new people with ${confidence(certified.level)} confidence: `
-      + `only ${number(dial.total)} people were measured. ${more} ${least} The figures below are for the people measured only.`;
+      + `${fewest(dial)}. ${more} ${least} The figures below are for the people measured only.`;
   }
 
   // ---- changes ---------------------------------------------------------------------------------
