@@ -102,6 +102,8 @@ def monitor(
 
 def _in_order(rows: pd.DataFrame, time_column: str) -> pd.DataFrame:
     """Return the rows in the order of a column of numbers or dates."""
+    import warnings
+
     import pandas as pd
 
     from fairdial.errors import InvalidInputError
@@ -109,7 +111,9 @@ def _in_order(rows: pd.DataFrame, time_column: str) -> pd.DataFrame:
     times = rows[time_column]
     if not pd.api.types.is_numeric_dtype(times):
         try:
-            times = pd.to_datetime(times.astype(object))
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", UserWarning)  # dates without a common format
+                times = pd.to_datetime(times.astype(object))
         except (ValueError, TypeError) as error:
             raise InvalidInputError(
                 "time",
