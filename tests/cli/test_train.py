@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -344,6 +345,44 @@ def test_texts_that_are_hardly_categories_draw_one_warning(value: Any, name: str
 def test_a_text_with_far_more_values_than_categories_draws_a_warning() -> None:
     (given,) = warnings_of([f"word {i % 1500}" for i in range(6000)])
     assert "1,500" in given
+
+
+@pytest.mark.parametrize("numbers", [range(1, 601), [(7 * i) % 601 for i in range(600)]])
+def test_whole_numbers_that_all_differ_draw_a_warning(numbers: Any) -> None:
+    (given,) = warnings_of(list(numbers))
+    assert "'x'" in given
+
+
+@pytest.mark.parametrize(
+    "column",
+    [
+        [float(i) + 0.5 for i in range(600)],  # measured, not counted
+        [i // 2 for i in range(600)],
+        [*range(599), np.nan],
+    ],
+)
+def test_other_numbers_draw_none(column: list[Any]) -> None:
+    assert warnings_of(column) == []
+
+
+def test_columns_that_say_nothing_are_left_out(
+    old: pd.DataFrame, tmp_path: Path, shell: Any
+) -> None:
+    nothing = {"empty": None, "rare": [1.0] + [np.nan] * (len(old) - 1), "same": 7, "word": "same"}
+    results = []
+    for columns in (nothing, {}):
+        path = write(tmp_path, old[["income", "region", "decision"]].assign(**columns))
+        found = shell("train", path, "--label", "decision", "--positive", "approve", "--sensitive",
+                      "region", "--out", tmp_path / "m", "--overwrite", "--json")  # fmt: skip
+        assert all(f"'{name}'" in found.stderr for name in columns)
+        results.append(json.loads(found.stdout))
+    assert results[0]["features"] == results[1]["features"] == ["income"]
+    assert results[0]["frontier"] == results[1]["frontier"]
+
+
+def test_a_value_beside_missing_ones_says_something() -> None:
+    table = pd.DataFrame({"x": ["yes", None] * 300})
+    assert list(make_features(table)) == ["x"]
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ from pandas.api import types
 
 from fairdial._arrays import Mask
 from fairdial.errors import InvalidInputError
+from fairdial.tables.frequent import FREQUENT
 
 Note = Callable[[str], None]
 
@@ -25,6 +26,7 @@ FEW_AMOUNTS = 10  # so few distinct ones may be categories
 MOSTLY = 0.9
 MOST_STRATA = 100
 MANY_TEXTS = 1000  # distinct ones; boosting distinguishes 254 of them
+MANY_NUMBERS = 100  # whole ones, which hardly all differ unless they number the rows
 FEW_TEXTS = 20  # so few may all differ by chance
 
 
@@ -218,12 +220,23 @@ def drop_incomplete(table: pd.DataFrame, columns: list[str], note: Note) -> pd.D
 # ---- looks -------------------------------------------------------------------------------------
 
 
+def describe_useless(column: pd.Series) -> str | None:
+    """Return why no model can learn from a column, or None if one can."""
+    known = column.dropna()
+    if len(known) < min(FREQUENT, len(column)):
+        return f"{column.name!r} has a value in only {len(known)} of {len(column):,} rows"
+    if len(known) == len(column) and column.nunique() == 1:
+        return f"{column.name!r} has the same value {known.iloc[0]!r} in every row"
+    return None
+
+
 def describe_doubt(column: pd.Series) -> str | None:
     """Return why a column makes a poor set of categories, and what to do; or None."""
     unique = f"{column.name!r} has a different value in every row: keep it only if it is more than "
     unique += "an identifier"
     if column.dtype != object:
-        return unique if column.name == ROW_NUMBERS else None
+        numbers = column.name == ROW_NUMBERS or _numbers_rows(column)
+        return unique if numbers else None
     known = column.dropna()
     distinct = known.drop_duplicates()
     each = "and each value becomes its own category"
@@ -245,6 +258,13 @@ def describe_doubt(column: pd.Series) -> str | None:
             "first"
         )
     return None
+
+
+def _numbers_rows(column: pd.Series) -> bool:
+    """Return whether whole numbers are all different, like those of an identifier."""
+    if len(column) < MANY_NUMBERS or column.isna().any() or not column.is_unique:
+        return False
+    return bool((column % 1 == 0).all())
 
 
 def looks_like_dates(distinct: pd.Series) -> bool:

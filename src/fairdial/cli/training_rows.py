@@ -21,6 +21,7 @@ from fairdial.cli.columns import (
     count_missing,
     count_rows,
     describe_doubt,
+    describe_useless,
     drop_incomplete,
     fill_groups,
     quote_names,
@@ -267,8 +268,15 @@ def check_groups(columns: pd.DataFrame) -> None:
 
 
 def make_features(table: pd.DataFrame) -> pd.DataFrame:
-    """Return features as models take them; warn of columns that are hardly categories."""
+    """Return features as models take them, without those that say nothing about a row.
+
+    Warns of these, and of columns that are hardly categories.
+    """
     features = as_features(table)
+    useless = {name: why for name in features if (why := describe_useless(features[name]))}
+    for why in useless.values():
+        warn(f"{why}: it is left out", FairdialWarning)
+    features = features.drop(columns=list(useless))
     if features.shape[1] == 0:
         raise InvalidInputError("data", "have columns to learn from", given="no others")
     for name in features:
