@@ -260,6 +260,13 @@ class Service:
         if all(tolerance == dial.tolerance for tolerance in tolerances):
             return text, [own], np.zeros(len(tolerances), np.intp)
         distinct, places = np.unique(np.array(tolerances, np.float64), return_inverse=True)
+        certified = dial.confidence is not None
+        if len(distinct) > 1 and certified and not self.decider.frontier.mixes:
+            raise RefusedError(
+                422,
+                "`tolerance` must be the same for all rows of a request: this server certifies "
+                "the gap, and groups at different tolerances may have a larger one.",
+            )
         others = distinct[distinct != dial.tolerance]
         if len(others) > MAX_ROW_TOLERANCES and self.decider.searches:
             raise RefusedError(
