@@ -380,6 +380,30 @@ def test_columns_that_say_nothing_are_left_out(
     assert results[0]["frontier"] == results[1]["frontier"]
 
 
+def test_columns_that_give_away_label_or_group_are_named(
+    old: pd.DataFrame, tmp_path: Path, shell: Any, answer: Any
+) -> None:
+    kept = old[["income", "children", "region", "decision"]]
+    path = write(tmp_path, kept.assign(leak=1 * (kept["decision"] == "deny"), proxy=kept["region"]))
+    common = ("--label", "decision", "--positive", "approve", "--sensitive", "region",
+              "--method", "logistic", "--tolerance", 1)  # fmt: skip
+    found = shell("train", path, *common, "--out", tmp_path / "m", "--quiet")
+    lines = [line for line in found.stderr.splitlines() if "determines" in line]
+    assert [("--drop leak" in line, "--drop proxy" in line) for line in lines] == [
+        (True, False),
+        (False, True),
+    ]
+    told = answer("info", tmp_path / "m")["proxies"]
+    assert told["together"] > 0.95
+    assert next(iter(told["columns"])) == "proxy"
+    assert told["chance"] == 0.5
+    assert fairdial.load(tmp_path / "m").training_["proxies"] == told
+    assert "proxy 1.00" in shell("info", tmp_path / "m").stdout
+    clean = ("--drop", "leak,proxy", "--out", tmp_path / "n")
+    assert "determines" not in shell("train", path, *common, *clean, "--quiet").stderr
+    assert 0.5 < answer("info", tmp_path / "n")["proxies"]["together"] < 0.9
+
+
 def test_a_value_beside_missing_ones_says_something() -> None:
     table = pd.DataFrame({"x": ["yes", None] * 300})
     assert list(make_features(table)) == ["x"]

@@ -173,9 +173,10 @@ def train(
     torchrun --nproc-per-node 2 -m fairdial train ... --method gfb
     """
     from fairdial.cli.categories import describe_cut_columns
+    from fairdial.cli.info import describe_proxies
     from fairdial.cli.models import check_model_path
     from fairdial.cli.reading import read_table
-    from fairdial.cli.training_rows import check_labels_left, training_rows
+    from fairdial.cli.training_rows import check_labels_left, find_leaks, training_rows
     from fairdial.estimators.learners import limit_threads
 
     check_model_path(out, overwrite, key_file)
@@ -235,6 +236,7 @@ def train(
                 "This is a small table: --method blend or auto may be better (on 2,000 rows of "
                 "Adult, blend was better by 0.35 points of accuracy)."
             )
+        proxies = find_leaks(rows, seed) if is_main else None
         start = time.perf_counter()
         with limit_threads(len(rows.X), trees=chosen.trees):
             model.fit(rows.X, rows.y, **rows.row_options)
@@ -242,6 +244,8 @@ def train(
         model.training_["asked"] = method
         if missing_group is not None:
             model.training_["missing_group"] = missing_group
+        if proxies is not None:
+            model.training_["proxies"] = proxies
         if not is_main:
             return
         if chosen.needs_torch:
@@ -256,6 +260,8 @@ def train(
             if note.startswith(FAILED):  # in full here, and only here: it may quote rows
                 show.note(f"{name} {note}")
         show.note(f"Chosen: {model.chosen_}. {model.why_}")
+    if proxies is not None:
+        show.note(f"Features predict the group with {describe_proxies(proxies)}.")
     for line in describe_cut_columns(model, rows.X[rows.texts]):
         show.note(line)
     _report(model, rows, result, declared if tolerance is None else tolerance, default, show)
@@ -329,6 +335,7 @@ def _report(
             "positive": json_value(positive),
             "sensitive": rows.groups,
             "missing_group": model.training_.get("missing_group"),
+            "proxies": model.training_.get("proxies"),
             "features": rows.features,
             "rows": len(rows.X),
             "training_rows": model.training_["rows"],

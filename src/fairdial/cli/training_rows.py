@@ -28,10 +28,17 @@ from fairdial.cli.columns import (
 )
 from fairdial.cli.reading import MISSING, require_columns, split_names
 from fairdial.errors import FairdialWarning, InvalidInputError, warn
+from fairdial.estimators.base import GroupProxies
+from fairdial.estimators.proxies import column_accuracies, find_proxies
 from fairdial.tables.encoder import is_wide
 
 MOST_LABELS = 10  # that an error lists
 MOST_GROUPS = 100
+MOST_PROXIES = 3  # columns that a model remembers
+TELLS_LABEL, TELLS_GROUP = (
+    0.99,
+    0.95,
+)  # balanced accuracy of one column from which it draws a warning
 LEAST_LEFT = 2  # rows of each label to train on: boosting holds out one of them for early stopping
 
 Label = str | int | float | bool
@@ -228,6 +235,33 @@ def check_labels_left(rows: TrainingRows, held_out: float) -> None:
             f"leave at least {LEAST_LEFT} rows of each value to train on",
             given=f"{rows.y.name!r} with {fewest} of {label!r} that isn't held out",
         )
+
+
+def find_leaks(rows: TrainingRows, seed: int) -> GroupProxies | None:
+    """Return what the model remembers of proxies for the group; warn of columns that say all.
+
+    These are columns that determine a row's label, so that nothing is left to predict, or its
+    group, so that a scorer without the group sees it all the same.
+    """
+    features, codes = rows.X[rows.features], rows.group_codes[0].astype(np.intp)
+    found = find_proxies(features, codes, seed)
+    if found is None:
+        return None
+    labels = column_accuracies(features, pd.factorize(rows.y)[0], seed)
+    for what, column, accuracies, enough in (
+        ("label", rows.y.name, labels, TELLS_LABEL),
+        ("group", ",".join(rows.groups), found.columns, TELLS_GROUP),
+    ):
+        for name, accuracy in accuracies.items():
+            if accuracy >= enough:
+                warn(
+                    f"{name!r} determines the {what} ({column}) of nearly every row (balanced "
+                    f"accuracy {accuracy:.3f}): leave it out with `drop={name}`, unless it is "
+                    "known before the decision and meant to count",
+                    FairdialWarning,
+                )
+    best = dict(list(found.columns.items())[:MOST_PROXIES])
+    return {"together": found.together, "columns": best, "chance": found.chance}
 
 
 # ---- features and groups -----------------------------------------------------------------------

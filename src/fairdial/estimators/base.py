@@ -79,6 +79,15 @@ class Training(TypedDict):
     chosen: NotRequired[str]  # by AutoDial
     why: NotRequired[str]
     missing_group: NotRequired[str]  # group of rows without one
+    proxies: NotRequired[GroupProxies]
+
+
+class GroupProxies(TypedDict):
+    """How well features tell groups apart, as balanced accuracies."""
+
+    together: float
+    columns: dict[str, float]  # the best ones alone
+    chance: float
 
 
 class DialClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]

@@ -40,6 +40,8 @@ MIN_KEY, MAX_KEY = 16, 1 << 16
 TRAINING = {"rows", "ended", "asked"}
 CHOICE = {"chosen", "why"}  # of AutoDial
 MISSING_GROUP = {"missing_group"}  # if rows without a group have one
+PROXIES = {"together", "columns", "chance"}
+OPTIONAL = MISSING_GROUP | {"proxies"}
 
 
 def check_folder(place: Path) -> None:
@@ -125,13 +127,23 @@ def training_from_data(data: dict[str, Json]) -> Training:
     >>> training_from_data(data) == data
     True
     """
-    claim(set(data) - MISSING_GROUP in (TRAINING, TRAINING | CHOICE), "known facts on training")
+    claim(set(data) - OPTIONAL in (TRAINING, TRAINING | CHOICE), "known facts on training")
     claim(type(data["rows"]) is int and data["rows"] > 0, "a number of training rows")
     claim(isinstance(data["ended"], str), "the end of training")
     claim(data["asked"] is None or isinstance(data["asked"], str), "a method")
     for name in (CHOICE | MISSING_GROUP) & set(data):  # shown on terminals: one line each
         claim(isinstance(data[name], str) and data[name].isprintable(), "one line of text")
+    if "proxies" in data:
+        _check_proxies(data["proxies"])
     return cast("Training", data)
+
+
+def _check_proxies(data: Json) -> None:
+    claim(isinstance(data, dict) and set(data) == PROXIES, "figures on proxies of the group")
+    columns = data["columns"]
+    claim(isinstance(columns, dict) and all(map(str.isprintable, columns)), "names of columns")
+    figures = [data["together"], data["chance"], *columns.values()]
+    claim(all(type(x) in (int, float) and 0 <= x <= 1 for x in figures), "accuracies")
 
 
 def named_files(manifest: Mapping[str, Json]) -> dict[str, tuple[str, int]]:
