@@ -11,6 +11,7 @@ from pandas.api import types
 
 from fairdial._arrays import Mask
 from fairdial.errors import InvalidInputError
+from fairdial.estimators.base import MergedGroups
 from fairdial.tables.frequent import FREQUENT
 
 Note = Callable[[str], None]
@@ -186,6 +187,23 @@ def fill_groups(table: pd.DataFrame, name: str | None) -> dict[str, pd.Series]:
     return filled
 
 
+def find_small(columns: pd.DataFrame, least: int) -> list[list[str]]:
+    """Return the groups of fewer rows, each by its value in every column."""
+    texts = columns.map(_as_read)
+    counts = texts.value_counts(sort=False)
+    return sorted([str(value) for value in key] for key in counts.index[counts < least])
+
+
+def merge_groups(columns: pd.DataFrame, merged: MergedGroups | None) -> dict[str, pd.Series]:
+    """Return group columns as text in which merged groups have one name; nothing for None."""
+    if merged is None:
+        return {}
+    texts = columns.map(_as_read, na_action="ignore").astype(object)
+    small = {tuple(values) for values in merged["values"]}
+    inside = np.array([row in small for row in texts.itertuples(index=False, name=None)])
+    return {str(name): texts[name].mask(inside, merged["name"]) for name in texts}
+
+
 def _as_read(value: object) -> str:
     """Return a value as text; pandas reads whole numbers as floats where one is missing."""
     return str(int(value) if isinstance(value, float) and value.is_integer() else value)
@@ -215,6 +233,20 @@ def drop_incomplete(table: pd.DataFrame, columns: list[str], note: Note) -> pd.D
     kept = table[complete]
     floats = [name for name in columns if pd.api.types.is_float_dtype(kept[name].dtype)]
     return kept.astype({name: "int64" for name in floats if (kept[name] % 1 == 0).all()})
+
+
+# ---- labels ------------------------------------------------------------------------------------
+
+
+def negative_name(positive: str) -> str:
+    """Return the name of the negative class where it combines several labels."""
+    return f"not {positive}"
+
+
+def merge_labels(column: pd.Series, positive: str, others: Iterable[str]) -> pd.Series:
+    """Return a label in which all other values that are known have the negative class's name."""
+    texts = as_text(column)
+    return texts.mask(texts.isin(list(others)), negative_name(positive))
 
 
 # ---- looks -------------------------------------------------------------------------------------

@@ -66,7 +66,11 @@ class MethodChoice(click.Choice):  # type: ignore[type-arg]  # generic from clic
     + " Networks need the extra torch.",
 )
 @click.option("--out", required=True, type=click.Path(path_type=Path), help="Folder of the model.")
-@click.option("--positive", metavar="VALUE", help="Value of the positive class.")
+@click.option(
+    "--positive",
+    metavar="VALUE",
+    help="Value of the positive class; several other values are combined.",
+)
 @click.option(
     "--tolerance",
     type=options.Fraction(0, 1),
@@ -99,6 +103,12 @@ class MethodChoice(click.Choice):  # type: ignore[type-arg]  # generic from clic
     "--drop-missing",
     is_flag=True,
     help="Leave out rows without a label, or without a group (unless --missing-group is given).",
+)
+@click.option(
+    "--merge-small",
+    type=options.Integer(min=1),
+    metavar="N",
+    help="Merge groups of fewer than N rows into one, 'Other'. The model remembers which.",
 )
 @click.option(
     "--min-count",
@@ -143,6 +153,7 @@ def train(
     drop: Sequence[str],
     missing_group: str | None,
     drop_missing: bool,
+    merge_small: int | None,
     min_count: int,
     time_limit: float | None,
     epochs: int | None,
@@ -197,6 +208,7 @@ def train(
         control=control,
         missing_group=missing_group,
         drop_missing=drop_missing,
+        merge_small=merge_small,
         note=show.note,
     )
     declared = problem.declared_tolerance()
@@ -241,6 +253,7 @@ def train(
         with limit_threads(len(rows.X), trees=chosen.trees):
             model.fit(rows.X, rows.y, **rows.row_options)
         seconds = time.perf_counter() - start
+        model.training_.update(rows.merged)
         model.training_["asked"] = method
         if missing_group is not None:
             model.training_["missing_group"] = missing_group
@@ -335,6 +348,8 @@ def _report(
             "positive": json_value(positive),
             "sensitive": rows.groups,
             "missing_group": model.training_.get("missing_group"),
+            "merged_groups": model.training_.get("merged_groups"),
+            "merged_labels": model.training_.get("merged_labels"),
             "proxies": model.training_.get("proxies"),
             "features": rows.features,
             "rows": len(rows.X),

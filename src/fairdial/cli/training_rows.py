@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import combinations
+from typing import NotRequired, TypedDict
 
 import numpy as np
 import pandas as pd
@@ -24,16 +25,21 @@ from fairdial.cli.columns import (
     describe_useless,
     drop_incomplete,
     fill_groups,
+    find_small,
+    merge_groups,
+    merge_labels,
+    negative_name,
     quote_names,
 )
 from fairdial.cli.reading import MISSING, require_columns, split_names
 from fairdial.errors import FairdialWarning, InvalidInputError, warn
-from fairdial.estimators.base import GroupProxies
+from fairdial.estimators.base import GroupProxies, MergedGroups
 from fairdial.estimators.proxies import column_accuracies, find_proxies
 from fairdial.tables.encoder import is_wide
 
 MOST_LABELS = 10  # that an error lists
 MOST_GROUPS = 100
+OTHER = "Other"  # name of small groups together
 MOST_PROXIES = 3  # columns that a model remembers
 TELLS_LABEL, TELLS_GROUP = (
     0.99,
@@ -42,6 +48,13 @@ TELLS_LABEL, TELLS_GROUP = (
 LEAST_LEFT = 2  # rows of each label to train on: boosting holds out one of them for early stopping
 
 Label = str | int | float | bool
+
+
+class Merged(TypedDict):
+    """What became of small groups and of further labels."""
+
+    merged_groups: NotRequired[MergedGroups]
+    merged_labels: NotRequired[list[str]]
 
 
 @dataclass(frozen=True)
@@ -62,6 +75,8 @@ class TrainingRows:
         Weights of the rows.
     strata : Series, DataFrame or None
         Control columns.
+    merged : dict
+        Groups and labels that were merged, which a model remembers in its ``training_``.
     """
 
     X: pd.DataFrame
@@ -70,6 +85,7 @@ class TrainingRows:
     groups: list[str]
     weights: pd.Series | None = None
     strata: pd.Series | pd.DataFrame | None = None
+    merged: Merged = field(default_factory=Merged)
 
     @property
     def row_options(self) -> dict[str, pd.Series | pd.DataFrame]:
@@ -117,6 +133,7 @@ def training_rows(
     control: Sequence[str] = (),
     missing_group: str | None,
     drop_missing: bool,
+    merge_small: int | None = None,
     note: Note,
 ) -> TrainingRows:
     """Return the labels, features and groups of a table; the parameters are train's options.
@@ -145,14 +162,29 @@ def training_rows(
     if drop_missing:
         required = [label] if missing_group is not None else [label, *groups]
         table = drop_incomplete(table, required, note)
+    merged = Merged()
+    if merge_small is not None and not table[groups].isna().any(axis=None):
+        small = _merge_small(table[groups], merge_small, note)
+        if small is not None:
+            merged["merged_groups"] = small
+            table = table.assign(**merge_groups(table[groups], small))
+    others = _further_labels(table[label], positive)
+    if others:
+        merged["merged_labels"] = others
+        table = table.assign(**{label: merge_labels(table[label], str(positive), others)})
+        note(
+            f"{label!r} has {len(others) + 1} values: {', '.join(map(repr, others))} are combined "
+            f"into {negative_name(str(positive))!r}."
+        )
     y, chosen = check_labels(table[label], positive)
     check_groups(table[groups])
     weight = as_weights(table[weights]) if weights is not None else None
     strata = as_strata(table[controlled]) if controlled else None
-    others = [label, *groups, *dropped, *weighing]
-    X = make_features(table.drop(columns=others)).join(table[groups])
+    used_up = [label, *groups, *dropped, *weighing]
+    X = make_features(table.drop(columns=used_up)).join(table[groups])
     parts = (None if part is None else part.reset_index(drop=True) for part in (weight, strata))
-    return TrainingRows(X.reset_index(drop=True), y.reset_index(drop=True), chosen, groups, *parts)
+    X, y = X.reset_index(drop=True), y.reset_index(drop=True)
+    return TrainingRows(X, y, chosen, groups, *parts, merged)
 
 
 def _name_missing(
@@ -168,7 +200,29 @@ def _name_missing(
     return fill_groups(table[list(groups)], name)
 
 
+def _merge_small(columns: pd.DataFrame, least: int, note: Note) -> MergedGroups | None:
+    """Return the groups with fewer rows, which become one, or None if there are none."""
+    small = find_small(columns, least)
+    if not small:
+        note(f"All groups have at least {count_rows(least)}: none is merged.")
+        return None
+    shown = quote_names(" & ".join(values) for values in small[:MOST_LABELS])
+    more = ", ..." if len(small) > MOST_LABELS else ""
+    note(f"Groups of fewer than {count_rows(least)} are merged into {OTHER!r}: {shown}{more}.")
+    return {"name": OTHER, "values": small}
+
+
 # ---- labels ------------------------------------------------------------------------------------
+
+
+def _further_labels(column: pd.Series, positive: str | None) -> list[str]:
+    """Return the values of a label besides the positive one, if there are several."""
+    if positive is None or column.isna().any():
+        return []
+    values = sorted(as_text(column.drop_duplicates()).tolist())
+    if not 3 <= len(values) <= MOST_LABELS or positive not in values:
+        return []
+    return [value for value in values if value != positive]
 
 
 def check_labels(column: pd.Series, positive: str | None) -> tuple[pd.Series, Label | None]:

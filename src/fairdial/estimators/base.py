@@ -80,6 +80,15 @@ class Training(TypedDict):
     why: NotRequired[str]
     missing_group: NotRequired[str]  # group of rows without one
     proxies: NotRequired[GroupProxies]
+    merged_groups: NotRequired[MergedGroups]
+    merged_labels: NotRequired[list[str]]  # values of the label that the negative class combines
+
+
+class MergedGroups(TypedDict):
+    """Small groups that became one."""
+
+    name: str
+    values: list[list[str]]  # each by its value in every group column
 
 
 class GroupProxies(TypedDict):

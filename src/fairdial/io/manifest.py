@@ -41,7 +41,7 @@ TRAINING = {"rows", "ended", "asked"}
 CHOICE = {"chosen", "why"}  # of AutoDial
 MISSING_GROUP = {"missing_group"}  # if rows without a group have one
 PROXIES = {"together", "columns", "chance"}
-OPTIONAL = MISSING_GROUP | {"proxies"}
+OPTIONAL = MISSING_GROUP | {"proxies", "merged_groups", "merged_labels"}
 
 
 def check_folder(place: Path) -> None:
@@ -135,7 +135,17 @@ def training_from_data(data: dict[str, Json]) -> Training:
         claim(isinstance(data[name], str) and data[name].isprintable(), "one line of text")
     if "proxies" in data:
         _check_proxies(data["proxies"])
+    if "merged_groups" in data:
+        merged = data["merged_groups"]
+        claim(isinstance(merged, dict) and set(merged) == {"name", "values"}, "merged groups")
+        claim(all(map(_are_names, ([merged["name"]], *merged["values"]))), "names of groups")
+    if "merged_labels" in data:
+        claim(_are_names(data["merged_labels"]), "merged labels")
     return cast("Training", data)
+
+
+def _are_names(data: Json) -> bool:
+    return isinstance(data, list) and all(isinstance(x, str) and x.isprintable() for x in data)
 
 
 def _check_proxies(data: Json) -> None:
