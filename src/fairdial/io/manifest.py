@@ -185,24 +185,32 @@ def read_file(place: Path, name: str, most: int, *, whole: bool = False) -> byte
     """Return the bytes of a regular file of at most ``most`` bytes, or exactly as many."""
     path = place / name
     try:
-        found = path.lstat()
-        if not stat.S_ISREG(found.st_mode):
+        if not stat.S_ISREG(path.lstat().st_mode):
             raise ModelFileError(f"`{name}` must be a file, not a link or a folder.")
-        if whole and found.st_size != most:
-            raise ModelFileError(
-                f"`{name}` must have {most:,} bytes, got {found.st_size:,}; it was altered after "
-                f"it was saved in {str(place)!r}."
-            )
-        if found.st_size > most:
-            raise ModelFileError(
-                f"`{name}` must have at most {most:,} bytes, got {found.st_size:,}."
-            )
-        with path.open("rb") as file:
+        with open(path, "rb", opener=_open_no_link) as file:
+            found = os.fstat(file.fileno())  # the file that is read, whatever has the name by now
+            if not stat.S_ISREG(found.st_mode):
+                raise ModelFileError(f"`{name}` must be a file, not a link or a folder.")
+            if whole and found.st_size != most:
+                raise ModelFileError(
+                    f"`{name}` must have {most:,} bytes, got {found.st_size:,}; it was altered "
+                    f"after it was saved in {str(place)!r}."
+                )
+            if found.st_size > most:
+                raise ModelFileError(
+                    f"`{name}` must have at most {most:,} bytes, got {found.st_size:,}."
+                )
             return file.read(most + 1)
     except FileNotFoundError as error:
         raise ModelFileError(f"`{name}` must be in {str(place)!r}, but is missing.") from error
     except OSError as error:
         raise ModelFileError(f"`{name}` can't be read: {error}.") from error
+
+
+def _open_no_link(path: str, flags: int) -> int:
+    """Open a file unless it is a link; never wait for a pipe."""
+    extra = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
+    return os.open(path, flags | extra)
 
 
 # ---- keys --------------------------------------------------------------------------------------
