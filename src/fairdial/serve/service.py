@@ -170,7 +170,7 @@ class Service:
 
     def move_dial(self, body: bytes, seen: int | None) -> Entry:
         """Change the dial; when this returns, the change is recorded and in effect."""
-        request = parse(DialRequest, body)
+        request = parse(DialRequest, body, once=True)
         if request.by is not None and request.by.casefold() == SERVER:
             raise RefusedError(422, f"`by` must be a person's name, got the reserved {SERVER!r}.")
         least, confidence = self.least_confidence, request.confidence
@@ -324,6 +324,16 @@ class Service:
         }
 
     def _gauges(self) -> Iterator[GaugeMetricFamily]:
+        """Return what the files say; counters are there even if a file can't be read."""
+        try:
+            found = list(self._read_gauges())
+        except (AuditError, ObservedError):
+            found = []
+        text = "Whether the dial and the observations can be read."
+        yield GaugeMetricFamily("fairdial_files_readable", text, value=float(bool(found)))
+        yield from found
+
+    def _read_gauges(self) -> Iterator[GaugeMetricFamily]:
         dial = self.current_dial()
         for name, text, value in (
             ("fairdial_dial_tolerance", "The dial's tolerance.", dial.tolerance),
