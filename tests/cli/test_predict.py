@@ -338,6 +338,24 @@ def test_rows_that_the_model_cannot_take(
     assert not (tmp_path / "no.csv").exists()
 
 
+def test_identifiers_that_spreadsheets_run_draw_a_warning_and_are_copied(
+    model: Path, new: pd.DataFrame, tmp_path: Path, shell: Any
+) -> None:
+    harmless = [f"-{i}" if i % 2 else f"+49 {i}" for i in range(len(new))]
+    for first, warned in (
+        ("=1+1", True),
+        ("@SUM(A1)", True),
+        ("-1+cmd|'x'", True),
+        ("-7.5", False),
+    ):
+        data = new.assign(number=[first, *harmless[1:]])
+        data.to_csv(tmp_path / "a.csv", index=False)
+        found = shell("predict", model, tmp_path / "a.csv", "--id", "number", "--out",
+                      tmp_path / "out.csv", "--overwrite")  # fmt: skip
+        assert ("formulas" in found.stderr) is warned
+        assert str(written(tmp_path / "out.csv")["number"][0]) == first
+
+
 def test_files_are_replaced_only_with_overwrite(
     model: Path, place: Path, tmp_path: Path, shell: Any, refused: Any
 ) -> None:

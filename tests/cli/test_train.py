@@ -431,6 +431,54 @@ def test_groups_that_differ_only_by_case_or_spaces_draw_a_warning() -> None:
         check_groups(pd.DataFrame({"g": ["Woman", "woman ", "Man", "Human"]}))
 
 
+@pytest.mark.parametrize(
+    "names", [("Café", "Cafe\N{COMBINING ACUTE ACCENT}"), ("here", "he\N{ZERO WIDTH SPACE}re")]
+)
+def test_groups_that_look_the_same_draw_a_warning(names: tuple[str, str]) -> None:
+    with pytest.warns(fairdial.FairdialWarning, match="rename"):
+        check_groups(pd.DataFrame({"g": [*names, "elsewhere"]}))
+
+
+@pytest.mark.parametrize("name", ["no\x1b[31mrth", "two\nlines", "left\N{RIGHT-TO-LEFT OVERRIDE}"])
+def test_groups_with_control_characters_are_refused_and_not_printed(
+    name: str, old: pd.DataFrame, tmp_path: Path, shell: Any
+) -> None:
+    table = old[["income", "region", "decision"]].replace("north", name)
+    table.to_parquet(tmp_path / "table.parquet")
+    found = shell("train", tmp_path / "table.parquet", *COMMON[:4], "--sensitive", "region",
+                  "--out", tmp_path / "m", code=2)  # fmt: skip
+    assert found.stderr.startswith("Error: --sensitive ")
+    assert "\x1b" not in found.stderr
+    assert found.stderr.count("\n") == 1
+
+
+def test_names_of_a_model_from_python_reach_no_terminal(tmp_path: Path, shell: Any) -> None:
+    """Escapes of terminals, and code spans of Markdown that a name would close."""
+    rng = np.random.default_rng(0)
+    names = np.array(["a\x1b[2J", "b`<script>`"])
+    groups, x = names[rng.integers(2, size=400)], rng.normal(size=400)
+    X = pd.DataFrame({"x`<b>`": x, "g": groups})
+    model = FairBayes(LogisticRegression(), sensitive_column="g", random_state=0)
+    model.fit(X, (x + rng.normal(size=400) > 0).astype(int)).save(tmp_path / "m")
+    for command in (("info",), ("dial", "--tolerance", 0.5)):
+        found = shell(command[0], tmp_path / "m", *command[1:])
+        assert "\x1b" not in found.output
+        assert "[2J" in found.output
+    card = (tmp_path / "m" / "MODEL_CARD.md").read_text()
+    assert "\x1b" not in card
+    assert "`` 'x`<b>`' ``" in card
+    assert "`'x`" not in card
+    assert "| b\\`&lt;script>\\` |" in card
+
+
+def test_rows_that_repeat_others_draw_a_note(old: pd.DataFrame, tmp_path: Path, shell: Any) -> None:
+    common = (*COMMON, "--sensitive", "region", "--method", "logistic", "--out", tmp_path / "m",
+              "--overwrite", "--tolerance", 0.5)  # fmt: skip
+    assert "rows of" not in shell("train", write(tmp_path, old), *common).stderr
+    path = write(tmp_path, pd.concat([old, old.head(50)]))
+    assert "50 rows of 1,650 repeat" in shell("train", path, *common).stderr
+
+
 # ---- mistakes ----------------------------------------------------------------------------------
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -31,6 +32,7 @@ from fairdial.cli.columns import (
     negative_name,
     quote_names,
 )
+from fairdial.cli.output import visible
 from fairdial.cli.reading import MISSING, require_columns, split_names
 from fairdial.errors import FairdialWarning, InvalidInputError, warn
 from fairdial.estimators.base import GroupProxies, MergedGroups
@@ -40,6 +42,7 @@ from fairdial.tables.encoder import is_wide
 MOST_LABELS = 10  # that an error lists
 MOST_GROUPS = 100
 OTHER = "Other"  # name of small groups together
+MANY_REPEATED = 0.01  # share of rows from which they draw a note
 MOST_PROXIES = 3  # columns that a model remembers
 TELLS_LABEL, TELLS_GROUP = (
     0.99,
@@ -178,6 +181,13 @@ def training_rows(
         )
     y, chosen = check_labels(table[label], positive)
     check_groups(table[groups])
+    repeated = int(table.duplicated().sum())
+    if repeated >= MANY_REPEATED * len(table):
+        note(
+            f"{count_rows(repeated)} of {len(table):,} repeat another row in every column. If they "
+            "are copies, remove them: a copy that is held out was seen in training, and is counted "
+            "as another person."
+        )
     weight = as_weights(table[weights]) if weights is not None else None
     strata = as_strata(table[controlled]) if controlled else None
     used_up = [label, *groups, *dropped, *weighing]
@@ -337,6 +347,14 @@ def check_groups(columns: pd.DataFrame) -> None:
         )
     for name in columns:
         _warn_of_similar_names(columns[name])
+        for value in map(str, columns[name].drop_duplicates()):
+            if visible(value) != value or "\n" in value or "\t" in value:
+                raise InvalidInputError(
+                    "sensitive",
+                    "have names that can be printed",
+                    given=f"{value!a} in {name!r}",
+                    hint="Rename that group.",
+                )
     groups = columns.drop_duplicates()
     if len(groups) == 1:
         only = " & ".join(map(str, groups.iloc[0]))
@@ -385,15 +403,29 @@ def _warn_of_missing_names(column: pd.Series, missing_group: str | None) -> None
         )
 
 
+def fold(name: str) -> str:
+    """Return what names have in common that look the same, or differ only by case.
+
+    Examples
+    --------
+    >>> from fairdial.cli.training_rows import fold
+    >>> fold("Caf\u00e9 ") == fold("cafe\u0301\u200b")
+    True
+    """
+    seen = (x for x in unicodedata.normalize("NFKC", name) if unicodedata.category(x) != "Cf")
+    return " ".join("".join(seen).casefold().split())
+
+
 def _warn_of_similar_names(column: pd.Series) -> None:
-    """Warn of groups whose names differ only by case or surrounding spaces."""
+    """Warn of groups whose names differ only by case, spaces or characters that can't be seen."""
     known: dict[str, str] = {}
     for name in column.drop_duplicates():
-        folded = str(name).strip().casefold()
+        folded = fold(str(name))
         if folded in known:
             warn(
-                f"{column.name!r} has the groups {known[folded]!r} and {name!r}, which differ only "
-                "by case or spaces and count as two: rename one if they are the same",
+                f"{column.name!r} has the groups {known[folded]!a} and {name!a}, which differ only "
+                "by case, spaces or the way they are encoded, and count as two: rename one if they "
+                "are the same",
                 FairdialWarning,
             )
         known.setdefault(folded, name)
