@@ -120,7 +120,8 @@ class MethodChoice(click.Choice):  # type: ignore[type-arg]  # generic from clic
 @click.option(
     "--time-limit",
     type=options.Number(min=0, min_open=True),
-    help="Seconds for which auto compares methods; the final training is extra. [default: 60]",
+    help="Seconds for everything that auto does: comparing methods, and training the chosen one "
+    "again on all rows. The first method always runs. [default: 120]",
 )
 @click.option("--epochs", type=options.Integer(min=1), help="Maximum number of epochs.")
 @click.option("--members", type=options.Integer(min=1), help="Number of networks to average.")
