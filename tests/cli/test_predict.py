@@ -16,7 +16,7 @@ import pytest
 from sklearn.ensemble import HistGradientBoostingClassifier
 
 import fairdial
-from fairdial import FairBayes, Network
+from fairdial import FairBayes, FairdialWarning, InvalidInputError, Network
 from fairdial.cli.columns import as_text
 from fairdial.cli.model_rows import read_rows
 from fairdial.cli.reading import read_table
@@ -338,6 +338,24 @@ def test_rows_that_the_model_cannot_take(
     assert not (tmp_path / "no.csv").exists()
 
 
+def test_identifiers_that_spreadsheets_run_draw_a_warning_and_are_copied(
+    model: Path, new: pd.DataFrame, tmp_path: Path, shell: Any
+) -> None:
+    harmless = [f"-{i}" if i % 2 else f"+49 {i}" for i in range(len(new))]
+    for first, warned in (
+        ("=1+1", True),
+        ("@SUM(A1)", True),
+        ("-1+cmd|'x'", True),
+        ("-7.5", False),
+    ):
+        data = new.assign(number=[first, *harmless[1:]])
+        data.to_csv(tmp_path / "a.csv", index=False)
+        found = shell("predict", model, tmp_path / "a.csv", "--id", "number", "--out",
+                      tmp_path / "out.csv", "--overwrite")  # fmt: skip
+        assert ("formulas" in found.stderr) is warned
+        assert str(written(tmp_path / "out.csv")["number"][0]) == first
+
+
 def test_files_are_replaced_only_with_overwrite(
     model: Path, place: Path, tmp_path: Path, shell: Any, refused: Any
 ) -> None:
@@ -351,6 +369,41 @@ def test_files_are_replaced_only_with_overwrite(
     assert [path.name for path in tmp_path.iterdir()] == ["out.csv"]
 
 
+def test_a_stray_pair_of_quotes_never_swallows_rows_in_silence(
+    new: pd.DataFrame, tmp_path: Path
+) -> None:
+    """A quote that is opened in one line and closed in a later one, at any two places."""
+    path, rng = tmp_path / "a.csv", np.random.default_rng(0)
+    lines = new.drop(columns="number").to_csv(index=False).splitlines()
+    for _ in range(40):
+        first, last = np.sort(rng.choice(np.arange(1, len(lines)), 2, replace=False)).tolist()
+        changed = list(lines)
+        for line, at_end in ((first, False), (last, True)):
+            values = changed[line].split(",")
+            place = int(rng.integers(len(values)))
+            values[place] = f'{values[place]}"' if at_end else f'"{values[place]}'
+            changed[line] = ",".join(values)
+        path.write_text("\n".join(changed) + "\n")
+        with pytest.raises(InvalidInputError) as caught:
+            read_table(path)
+        assert caught.value.argument == "data"
+
+
+def test_line_breaks_in_a_value_draw_a_warning_and_are_kept(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text('name,street,n\nAnn,"Main St, 5\nBerlin",1\nBob,"Elm St",2\n')
+    with pytest.warns(FairdialWarning, match="line 2"):
+        rows = read_table(path).rows
+    assert rows["street"].tolist() == ["Main St, 5\nBerlin", "Elm St"]
+
+
+@pytest.mark.parametrize("content", ["a,b\n1,\n,2\n", "a,b\n\n1,2\n  \n3,4\n\n", "a\n1\n\n2\n"])
+def test_missing_values_and_blank_lines_draw_no_warning(content: str, tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text(content)
+    assert len(read_table(path).rows) == 2
+
+
 @pytest.mark.parametrize(
     ("name", "content", "names"),
     [
@@ -362,6 +415,10 @@ def test_files_are_replaced_only_with_overwrite(
         ("a.csv", b"a,b\n1,2\n3\n\n  \n", ["last line", "1 values"]),
         ("a.csv", b'a,b,c\n1,2,3\n4,"5\n6"\n', ["last line", "2 values"]),
         ("a.csv", b'a,b,c\n1,2,3\n4,5"', ["last line", "2 values"]),
+        ("a.csv", b"a,b,c\n1,2\n3,4,5\n", ["line 2", "2 values"]),
+        ("a.csv", b'a,b,c\n"1\n1",2,3\n4,5\n\n6,7,8\n', ["line 4", "2 values"]),
+        ("a.csv", b'a,b,c\n1,"2,3\n4,5,6\n7,8",9\n', ["line 2", "3 lines"]),
+        ("a.csv", b'a,b,c\n1,2,"3\r\n4,5,6\r\n7,8,9"\r\n', ["line 2", "3 lines"]),
         ("a.csv.gz", gzip.compress(b"a,b,c\n1,2,3\n4,5", mtime=0), ["last line"]),
         ("a.csv.gz", PACKED[:3000], ["cut off"]),
         ("a.csv.gz", PACKED[:900] + bytes(99), ["damaged"]),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -346,6 +347,68 @@ def test_a_text_with_far_more_values_than_categories_draws_a_warning() -> None:
     assert "1,500" in given
 
 
+@pytest.mark.parametrize("numbers", [range(1, 601), [(7 * i) % 601 for i in range(600)]])
+def test_whole_numbers_that_all_differ_draw_a_warning(numbers: Any) -> None:
+    (given,) = warnings_of(list(numbers))
+    assert "'x'" in given
+
+
+@pytest.mark.parametrize(
+    "column",
+    [
+        [float(i) + 0.5 for i in range(600)],  # measured, not counted
+        [i // 2 for i in range(600)],
+        [*range(599), np.nan],
+    ],
+)
+def test_other_numbers_draw_none(column: list[Any]) -> None:
+    assert warnings_of(column) == []
+
+
+def test_columns_that_say_nothing_are_left_out(
+    old: pd.DataFrame, tmp_path: Path, shell: Any
+) -> None:
+    nothing = {"empty": None, "rare": [1.0] + [np.nan] * (len(old) - 1), "same": 7, "word": "same"}
+    results = []
+    for columns in (nothing, {}):
+        path = write(tmp_path, old[["income", "region", "decision"]].assign(**columns))
+        found = shell("train", path, "--label", "decision", "--positive", "approve", "--sensitive",
+                      "region", "--out", tmp_path / "m", "--overwrite", "--json")  # fmt: skip
+        assert all(f"'{name}'" in found.stderr for name in columns)
+        results.append(json.loads(found.stdout))
+    assert results[0]["features"] == results[1]["features"] == ["income"]
+    assert results[0]["frontier"] == results[1]["frontier"]
+
+
+def test_columns_that_give_away_label_or_group_are_named(
+    old: pd.DataFrame, tmp_path: Path, shell: Any, answer: Any
+) -> None:
+    kept = old[["income", "children", "region", "decision"]]
+    path = write(tmp_path, kept.assign(leak=1 * (kept["decision"] == "deny"), proxy=kept["region"]))
+    common = ("--label", "decision", "--positive", "approve", "--sensitive", "region",
+              "--method", "logistic", "--tolerance", 1)  # fmt: skip
+    found = shell("train", path, *common, "--out", tmp_path / "m", "--quiet")
+    lines = [line for line in found.stderr.splitlines() if "determines" in line]
+    assert [("--drop leak" in line, "--drop proxy" in line) for line in lines] == [
+        (True, False),
+        (False, True),
+    ]
+    told = answer("info", tmp_path / "m")["proxies"]
+    assert told["together"] > 0.95
+    assert next(iter(told["columns"])) == "proxy"
+    assert told["chance"] == 0.5
+    assert fairdial.load(tmp_path / "m").training_["proxies"] == told
+    assert "proxy 1.00" in shell("info", tmp_path / "m").stdout
+    clean = ("--drop", "leak,proxy", "--out", tmp_path / "n")
+    assert "determines" not in shell("train", path, *common, *clean, "--quiet").stderr
+    assert 0.5 < answer("info", tmp_path / "n")["proxies"]["together"] < 0.9
+
+
+def test_a_value_beside_missing_ones_says_something() -> None:
+    table = pd.DataFrame({"x": ["yes", None] * 300})
+    assert list(make_features(table)) == ["x"]
+
+
 @pytest.mark.parametrize(
     ("value", "is_date"),
     [
@@ -366,6 +429,54 @@ def test_what_looks_like_a_date(value: str, is_date: bool) -> None:
 def test_groups_that_differ_only_by_case_or_spaces_draw_a_warning() -> None:
     with pytest.warns(fairdial.FairdialWarning, match="'Woman' and 'woman '"):
         check_groups(pd.DataFrame({"g": ["Woman", "woman ", "Man", "Human"]}))
+
+
+@pytest.mark.parametrize(
+    "names", [("Café", "Cafe\N{COMBINING ACUTE ACCENT}"), ("here", "he\N{ZERO WIDTH SPACE}re")]
+)
+def test_groups_that_look_the_same_draw_a_warning(names: tuple[str, str]) -> None:
+    with pytest.warns(fairdial.FairdialWarning, match="rename"):
+        check_groups(pd.DataFrame({"g": [*names, "elsewhere"]}))
+
+
+@pytest.mark.parametrize("name", ["no\x1b[31mrth", "two\nlines", "left\N{RIGHT-TO-LEFT OVERRIDE}"])
+def test_groups_with_control_characters_are_refused_and_not_printed(
+    name: str, old: pd.DataFrame, tmp_path: Path, shell: Any
+) -> None:
+    table = old[["income", "region", "decision"]].replace("north", name)
+    table.to_parquet(tmp_path / "table.parquet")
+    found = shell("train", tmp_path / "table.parquet", *COMMON[:4], "--sensitive", "region",
+                  "--out", tmp_path / "m", code=2)  # fmt: skip
+    assert found.stderr.startswith("Error: --sensitive ")
+    assert "\x1b" not in found.stderr
+    assert found.stderr.count("\n") == 1
+
+
+def test_names_of_a_model_from_python_reach_no_terminal(tmp_path: Path, shell: Any) -> None:
+    """Escapes of terminals, and code spans of Markdown that a name would close."""
+    rng = np.random.default_rng(0)
+    names = np.array(["a\x1b[2J", "b`<script>`"])
+    groups, x = names[rng.integers(2, size=400)], rng.normal(size=400)
+    X = pd.DataFrame({"x`<b>`": x, "g": groups})
+    model = FairBayes(LogisticRegression(), sensitive_column="g", random_state=0)
+    model.fit(X, (x + rng.normal(size=400) > 0).astype(int)).save(tmp_path / "m")
+    for command in (("info",), ("dial", "--tolerance", 0.5)):
+        found = shell(command[0], tmp_path / "m", *command[1:])
+        assert "\x1b" not in found.output
+        assert "[2J" in found.output
+    card = (tmp_path / "m" / "MODEL_CARD.md").read_text()
+    assert "\x1b" not in card
+    assert "`` 'x`<b>`' ``" in card
+    assert "`'x`" not in card
+    assert "| b\\`&lt;script>\\` |" in card
+
+
+def test_rows_that_repeat_others_draw_a_note(old: pd.DataFrame, tmp_path: Path, shell: Any) -> None:
+    common = (*COMMON, "--sensitive", "region", "--method", "logistic", "--out", tmp_path / "m",
+              "--overwrite", "--tolerance", 0.5)  # fmt: skip
+    assert "rows of" not in shell("train", write(tmp_path, old), *common).stderr
+    path = write(tmp_path, pd.concat([old, old.head(50)]))
+    assert "50 rows of 1,650 repeat" in shell("train", path, *common).stderr
 
 
 # ---- mistakes ----------------------------------------------------------------------------------

@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from matplotlib.axes import Axes
 
-from fairdial import Frontier, Point, Points, sweep
+from fairdial import Frontier, Point, Points, measure, sweep
 from fairdial.core import sweep as sweeping
 from fairdial.errors import (
     ConstantDecisionsWarning,
@@ -218,6 +218,41 @@ def test_one_tolerance_per_row_decides_like_row_by_row(n_groups):
     for i in range(0, len(logits), 7):
         alone = quietly(frontier.decide, logits[[i]], groups[[i]], tolerances[i])
         assert decisions[i] == alone[0]
+
+
+@pytest.mark.parametrize("n_groups", [2, 3, 5])
+def test_groups_at_different_tolerances_keep_the_largest_along_the_path(n_groups):
+    rng = np.random.default_rng(n_groups)
+    for seed in range(20):
+        logits, groups, y = sample(300, n_groups, seed=seed, digits=1)
+        frontier = sweep(logits, groups, y)
+        own = rng.choice(TOLERANCES, n_groups)[groups]
+        if not (frontier.mixes and quietly(frontier.at, float(own.min())).feasible):
+            continue
+        selected = quietly(frontier.decide, logits, groups, own)
+        rates = [Fraction(int(selected[groups == a].sum()), int((groups == a).sum()))
+                 for a in range(n_groups)]  # fmt: skip
+        assert max(rates) - min(rates) <= Fraction(own.max())
+
+
+def test_where_they_may_not_confidence_is_refused():
+    """Two models that select one group each: both have gap 0.1, together they have 0.9."""
+    n = 40_000
+    groups, u = np.tile([0, 1], n // 2), np.random.default_rng(0).random(n)
+    rates = np.array([[0.1, 0.0], [0.9, 1.0]])
+    frontier = measure(rates[:, groups] - u, groups, settings=[0.0, 1.0])
+    assert not frontier.mixes
+    frontier.check_mixture(1, 0.9)
+    frontier.check_mixture(2, None)
+    with pytest.raises(InvalidInputError) as caught:
+        frontier.check_mixture(2, 0.9)
+    assert caught.value.argument == "tolerance"
+    for problem in ({"criterion": "equalized_odds"}, {"budget": 0.3}):
+        logits, groups, y = sample(400, 2, digits=1)
+        searched = sweep(logits, groups, y, **problem)
+        with pytest.raises(InvalidInputError) as caught:
+            searched.decide(logits, groups, np.where(groups == 0, 0.5, 0.9), confidence=0.5)
+        assert caught.value.argument == "tolerance"
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
+from sklearn.linear_model import LogisticRegression
 from sklearn.preprocessing import OrdinalEncoder
 from sklearn.utils.estimator_checks import parametrize_with_checks
 from threadpoolctl import threadpool_info, threadpool_limits
@@ -32,6 +33,7 @@ from fairdial import (
 )
 from fairdial.core.sweep import sweep
 from fairdial.datasets import Dataset, load_compas, make_gaussian
+from fairdial.estimators import auto as auto_module
 from fairdial.estimators import candidates, learners
 from fairdial.estimators.candidates import (
     Deadline,
@@ -252,13 +254,15 @@ def test_a_saved_model_is_the_chosen_one_with_the_dial_as_it_is(tmp_path: Any) -
 
 def test_time_that_is_over_stops_networks_and_leaves_the_rest_untried() -> None:
     pytest.importorskip("torch")
-    model = fitted(auto(candidates=["network", "gfb", "logistic"], time_limit=0.01))
+    model = auto(candidates=["network", "gfb", "logistic"], time_limit=0.01)
+    with pytest.warns(TrainingWarning, match="`time_limit`"):
+        model.fit(TRAIN.X, TRAIN.y, sensitive_features=TRAIN.groups)
     assert model.chosen_ == "network"
     assert model.trials_.loc["network", "note"].startswith("stopped after epoch 1")
     assert model.trials_.loc["network", "note"].endswith(" so far")
     assert model.trials_["accuracy"].isna().all()
     assert "network: stopped after epoch 1" in model.why_
-    assert len(model.history_) > 1
+    assert len(model.history_) == 1
     assert model.model_.estimator.callbacks is None
     assert model.trials_.loc[["gfb", "logistic"], "note"].str.startswith("not tried").all()
 
@@ -572,6 +576,52 @@ def test_time_goes_on_until_one_candidate_is_trained(monkeypatch: pytest.MonkeyP
     fitted(model, GAUSS)
     assert model.chosen_ == "logistic"
     assert model.trials_.loc["blend", "note"].startswith("not tried")
+
+
+class Clock:
+    """Time that passes only in training, in place of the module's."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def perf_counter(self) -> float:
+        return self.now
+
+
+CLOCK = Clock()
+
+
+class Takes(LogisticRegression):  # type: ignore[misc]
+    """A classifier whose training takes some seconds for 1,000 rows."""
+
+    def __init__(self, seconds: float = 1.0) -> None:
+        super().__init__()
+        self.seconds = seconds
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Any:
+        CLOCK.now += self.seconds * len(X) / 1_000
+        return super().fit(X, y, sample_weight)
+
+
+def test_the_time_limit_holds_for_everything_unless_the_first_candidate_exceeds_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for module in (auto_module, candidates):
+        monkeypatch.setattr(module, "time", CLOCK)
+    monkeypatch.setattr(learners, "logistic", lambda **_: Takes(4.0))  # is tried first
+    monkeypatch.setattr(learners, "boosting", lambda *_, **__: Takes(3.0))
+    monkeypatch.setattr(learners, "blend", lambda *_, **__: [Takes(1.0)])
+    n_tried = []
+    for limit in (1.0, 13.0, 30.0, np.inf):
+        CLOCK.now = 0.0
+        model = fitted(auto(candidates=QUICK, time_limit=limit), GAUSS)
+        rows = model.training_["rows"] / 1_000
+        assert CLOCK.now <= max(limit, 1.001 * 4.0 * rows * (1 + 1 - model.validation))
+        n_tried.append(int((model.trials_["seconds"] > 0).sum()))
+    assert n_tried[0] == 1
+    assert n_tried[-1] == 3
+    assert n_tried == sorted(n_tried)
+    assert 2 in n_tried
 
 
 def test_if_all_fail_the_error_explains_and_leaves_nothing(

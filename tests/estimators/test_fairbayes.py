@@ -967,6 +967,16 @@ def test_an_assumed_positive_label_draws_a_warning_if_the_criterion_depends_on_i
     model.fit(sample.X, words, sensitive_features=sample.groups)
 
 
+def test_an_empty_column_in_the_way_of_a_classifier_is_named() -> None:
+    sample = make_gaussian(400, random_state=0)
+    X = pd.DataFrame(sample.X).assign(nothing=np.nan).rename(columns=str)
+    with pytest.raises(InvalidInputError, match="'nothing'") as caught:
+        FairBayes(HistGradientBoostingClassifier()).fit(
+            X, sample.y, sensitive_features=sample.groups
+        )
+    assert caught.value.argument == "X"
+
+
 def test_dates_in_the_way_of_a_classifier_are_named() -> None:
     sample = make_gaussian(500, random_state=0)
     X = sample.X.assign(since=pd.Timestamp("2020-01-01"))

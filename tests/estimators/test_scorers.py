@@ -4,8 +4,10 @@ import numpy as np
 import pytest
 from scipy.special import expit, logit
 from sklearn.linear_model import LogisticRegression, RidgeClassifier
+from threadpoolctl import threadpool_info, threadpool_limits
 
 from fairdial import InvalidInputError, proba_to_logits
+from fairdial.estimators import learners
 from fairdial.estimators.scorers import (
     AveragedScorer,
     PlattMap,
@@ -92,3 +94,22 @@ def test_infinite_scores_stay_infinite_after_recalibration() -> None:
     z = np.r_[rng.normal(size=100), np.inf, -np.inf]
     groups, y = np.zeros(102, int), np.r_[rng.random(100) < 0.5, True, False]
     assert np.isinf(PlattMap.fit(z, groups, y, (0,))(z, groups)[-2:]).all()
+
+
+@pytest.mark.parametrize("n_rows", [1_000, learners.MANY_ROWS])
+def test_a_container_gets_as_many_threads_as_cores(
+    n_rows: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def threads() -> set[int]:
+        return {found["num_threads"] for found in threadpool_info()}
+
+    with threadpool_limits(limits=2):
+        monkeypatch.setattr(learners.os, "cpu_count", lambda: 64)
+        monkeypatch.setattr(learners, "cpu_count", lambda: 1)  # the container's limit
+        monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+        with learners.limit_threads(n_rows, trees=n_rows > 1_000):
+            assert threads() == {1}
+        assert threads() == {2}
+        monkeypatch.setenv("OMP_NUM_THREADS", "2")  # somebody's choice
+        with learners.limit_threads(n_rows, trees=n_rows > 1_000):
+            assert threads() == {2}

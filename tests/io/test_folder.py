@@ -9,6 +9,7 @@ import os
 import subprocess
 import sys
 import textwrap
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -223,6 +224,39 @@ def test_a_file_that_is_missing_short_long_or_altered_is_named(name: str, tmp_pa
     (folder / name).unlink()
     (folder / name).write_bytes(whole)
     assert read_folder(folder).files == OLD
+
+
+def test_a_file_that_becomes_a_link_while_it_is_opened_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "model"
+    write(folder)
+    (folder / "a.bin").rename(tmp_path / "elsewhere")
+    (folder / "a.bin").symlink_to(tmp_path / "elsewhere")
+    monkeypatch.setattr(Path, "lstat", Path.stat)  # the link was a file a moment ago
+    refused(folder, "`a.bin`")
+
+
+def test_savers_at_the_same_time_succeed_or_are_told_so(tmp_path: Path) -> None:
+    folder, errors = tmp_path / "model", list[Exception]()
+    write(folder)
+
+    def save() -> None:
+        for _ in range(60):
+            try:
+                write(folder, NEW, overwrite=True)
+            except Exception as error:  # whatever it is
+                errors.append(error)
+
+    threads = [threading.Thread(target=save) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert {type(error) for error in errors} <= {InvalidInputError}
+    write(folder, NEW, overwrite=True)
+    assert read_folder(folder).files == NEW
+    assert [path.name for path in tmp_path.iterdir()] == ["model"]
 
 
 def test_other_files_are_never_opened(tmp_path: Path) -> None:

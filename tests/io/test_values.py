@@ -144,3 +144,13 @@ def test_invalid_json_is_refused_by_name(body: bytes) -> None:
 def test_tables_come_back(frame: pd.DataFrame) -> None:
     found = unpack_table(read_json(write_json(pack_table(frame)), "file"))
     pd.testing.assert_frame_equal(found, frame, check_exact=True)
+
+
+def test_short_texts_in_wide_arrays_take_no_memory() -> None:
+    found = unpack({"$array": ["<U65536", ["a", "bc"]]})
+    assert found.tolist() == ["a", "bc"]
+    assert found.nbytes < 100
+    with pytest.raises(ValueError, match="array"):
+        unpack({"$array": ["<U65536", ["a" * 65_536, *"b" * 100]]})
+    wide = np.array(["x" * 3_000, "y"] * 40)
+    assert unpack(pack(wide)).dtype == wide.dtype

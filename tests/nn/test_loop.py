@@ -296,6 +296,20 @@ def test_a_damaged_checkpoint_is_refused(damage: str, tmp_path: Path) -> None:
         train(step, batches, no_score, epochs=2, checkpoint=tmp_path)
 
 
+def test_a_checkpoint_with_any_bit_flipped_is_refused(tmp_path: Path) -> None:
+    step, batches = parts()
+    train(step, batches, no_score, epochs=1, checkpoint=tmp_path)
+    file = tmp_path / FILE
+    whole = file.read_bytes()
+    step, batches = parts()
+    for place in np.random.default_rng(0).integers(8 * len(whole), size=40).tolist():
+        damaged = bytearray(whole)
+        damaged[place // 8] ^= 1 << place % 8
+        file.write_bytes(damaged)
+        with pytest.raises(CheckpointError):
+            train(step, batches, no_score, epochs=2, checkpoint=tmp_path)
+
+
 def test_a_foreign_file_is_refused(tmp_path: Path) -> None:
     from safetensors.torch import save_file
 

@@ -210,6 +210,13 @@ def test_confidence_chooses_among_what_was_fixed_beforehand(name: str) -> None:
         grid = np.append(0.0, np.geomspace(1e-6, 10.0, 61))
         assert point.setting in grid
         assert len(model.frontier_) > len(grid)
+    asked = {"sensitive_features": TEST.groups, "confidence": 0.9}
+    same = model.predict(TEST.X, tolerance=np.full(len(TEST.X), 0.3), **asked)
+    assert np.array_equal(same, model.predict(TEST.X, tolerance=0.3, **asked))
+    mixed = np.where(TEST.groups == TEST.groups[0], 0.3, 0.5)  # a gap that nothing bounds
+    with pytest.raises(InvalidInputError) as caught:
+        model.predict(TEST.X, tolerance=mixed, **asked)
+    assert caught.value.argument == "tolerance"
     small = TEST.subset(np.arange(80))
     model.set_params(min_count=1).calibrate(small.X, small.y, sensitive_features=small.groups)
     with pytest.raises(CannotCertifyError):

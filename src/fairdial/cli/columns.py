@@ -11,6 +11,8 @@ from pandas.api import types
 
 from fairdial._arrays import Mask
 from fairdial.errors import InvalidInputError
+from fairdial.estimators.base import MergedGroups
+from fairdial.tables.frequent import FREQUENT
 
 Note = Callable[[str], None]
 
@@ -25,6 +27,7 @@ FEW_AMOUNTS = 10  # so few distinct ones may be categories
 MOSTLY = 0.9
 MOST_STRATA = 100
 MANY_TEXTS = 1000  # distinct ones; boosting distinguishes 254 of them
+MANY_NUMBERS = 100  # whole ones, which hardly all differ unless they number the rows
 FEW_TEXTS = 20  # so few may all differ by chance
 
 
@@ -184,6 +187,23 @@ def fill_groups(table: pd.DataFrame, name: str | None) -> dict[str, pd.Series]:
     return filled
 
 
+def find_small(columns: pd.DataFrame, least: int) -> list[list[str]]:
+    """Return the groups of fewer rows, each by its value in every column."""
+    texts = columns.map(_as_read)
+    counts = texts.value_counts(sort=False)
+    return sorted([str(value) for value in key] for key in counts.index[counts < least])
+
+
+def merge_groups(columns: pd.DataFrame, merged: MergedGroups | None) -> dict[str, pd.Series]:
+    """Return group columns as text in which merged groups have one name; nothing for None."""
+    if merged is None:
+        return {}
+    texts = columns.map(_as_read, na_action="ignore").astype(object)
+    small = {tuple(values) for values in merged["values"]}
+    inside = np.array([row in small for row in texts.itertuples(index=False, name=None)])
+    return {str(name): texts[name].mask(inside, merged["name"]) for name in texts}
+
+
 def _as_read(value: object) -> str:
     """Return a value as text; pandas reads whole numbers as floats where one is missing."""
     return str(int(value) if isinstance(value, float) and value.is_integer() else value)
@@ -215,7 +235,31 @@ def drop_incomplete(table: pd.DataFrame, columns: list[str], note: Note) -> pd.D
     return kept.astype({name: "int64" for name in floats if (kept[name] % 1 == 0).all()})
 
 
+# ---- labels ------------------------------------------------------------------------------------
+
+
+def negative_name(positive: str) -> str:
+    """Return the name of the negative class where it combines several labels."""
+    return f"not {positive}"
+
+
+def merge_labels(column: pd.Series, positive: str, others: Iterable[str]) -> pd.Series:
+    """Return a label in which all other values that are known have the negative class's name."""
+    texts = as_text(column)
+    return texts.mask(texts.isin(list(others)), negative_name(positive))
+
+
 # ---- looks -------------------------------------------------------------------------------------
+
+
+def describe_useless(column: pd.Series) -> str | None:
+    """Return why no model can learn from a column, or None if one can."""
+    known = column.dropna()
+    if len(known) < min(FREQUENT, len(column)):
+        return f"{column.name!r} has a value in only {len(known)} of {len(column):,} rows"
+    if len(known) == len(column) and column.nunique() == 1:
+        return f"{column.name!r} has the same value {known.iloc[0]!r} in every row"
+    return None
 
 
 def describe_doubt(column: pd.Series) -> str | None:
@@ -223,7 +267,8 @@ def describe_doubt(column: pd.Series) -> str | None:
     unique = f"{column.name!r} has a different value in every row: keep it only if it is more than "
     unique += "an identifier"
     if column.dtype != object:
-        return unique if column.name == ROW_NUMBERS else None
+        numbers = column.name == ROW_NUMBERS or _numbers_rows(column)
+        return unique if numbers else None
     known = column.dropna()
     distinct = known.drop_duplicates()
     each = "and each value becomes its own category"
@@ -245,6 +290,13 @@ def describe_doubt(column: pd.Series) -> str | None:
             "first"
         )
     return None
+
+
+def _numbers_rows(column: pd.Series) -> bool:
+    """Return whether whole numbers are all different, like those of an identifier."""
+    if len(column) < MANY_NUMBERS or column.isna().any() or not column.is_unique:
+        return False
+    return bool((column % 1 == 0).all())
 
 
 def looks_like_dates(distinct: pd.Series) -> bool:

@@ -17,6 +17,7 @@ from typing import Any, TypeVar
 import click
 from click.core import ParameterSource
 
+from fairdial.cli.output import visible
 from fairdial.errors import (
     CannotCertifyError,
     DivergedError,
@@ -59,7 +60,7 @@ class Failure(click.ClickException):
     """An error that ends the program with a given exit code."""
 
     def __init__(self, message: str, code: int) -> None:
-        super().__init__(message)
+        super().__init__(visible(message))
         self.exit_code = code  # type: ignore[misc]
 
 
@@ -148,7 +149,7 @@ def warnings_as_lines() -> Iterator[None]:
             text = render(text, option_name(ctx))
         if text not in shown and not is_secondary_process():
             shown.add(text)
-            click.echo(f"Warning: {text}", err=True)
+            click.echo(f"Warning: {visible(text)}", err=True)
 
     with warnings.catch_warnings():
         warnings.simplefilter("always", FairdialWarning)

@@ -14,6 +14,7 @@ from fairdial.cli.output import Output
 if TYPE_CHECKING:
     from fairdial.cli.models import Summary
     from fairdial.core.frontier import Frontier
+    from fairdial.estimators.base import GroupProxies
 
 SEES_GROUP = {
     True: "yes",
@@ -83,6 +84,7 @@ def describe(folder: Path, summary: Summary) -> dict[str, Any]:
         "positive": json_value(positive),
         "sensitive": None if sensitive is None else _as_list(sensitive),
         "missing_group": training.get("missing_group"),
+        "proxies": training.get("proxies"),
         "scorer_sees_group": _sees_group(manifest, sensitive),
         "features": manifest["features"]["names"],
         "groups": [
@@ -126,11 +128,30 @@ def _lines(data: dict[str, Any]) -> dict[str, str]:
         )
         or "-",
         "scorer sees the group": SEES_GROUP[data["scorer_sees_group"]],
+        **_proxy_line(data["proxies"]),
         "features": "-" if features is None else f"{len(features)}: {', '.join(features)}",
         "libraries": ", ".join(f"{name} {number}" for name, number in data["libraries"].items()),
         "hash": data["hash"],
         "signature": _signature(data),
     }
+
+
+def _proxy_line(proxies: GroupProxies | None) -> dict[str, str]:
+    return {} if proxies is None else {"features predict it": describe_proxies(proxies)}
+
+
+def describe_proxies(proxies: GroupProxies) -> str:
+    """Return how well the features tell the groups apart.
+
+    Examples
+    --------
+    >>> from fairdial.cli.info import describe_proxies
+    >>> describe_proxies({"together": 0.83, "columns": {"job": 0.7}, "chance": 0.5})
+    'balanced accuracy 0.83, guessing 0.50; alone: job 0.70'
+    """
+    alone = ", ".join(f"{name} {value:.2f}" for name, value in proxies["columns"].items())
+    together, chance = proxies["together"], proxies["chance"]
+    return f"balanced accuracy {together:.2f}, guessing {chance:.2f}; alone: {alone}"
 
 
 def _problem_lines(frontier: Frontier) -> dict[str, str]:

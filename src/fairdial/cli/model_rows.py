@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Hashable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -26,6 +26,8 @@ from fairdial.cli.columns import (
     drop_incomplete,
     fill_groups,
     is_number_or_bool,
+    merge_groups,
+    merge_labels,
     quote_names,
     row_name,
 )
@@ -115,11 +117,13 @@ def read_rows(
     dtypes = getattr(model, "feature_dtypes_", {})
     text_features = [name for name in features if _is_text(dtypes.get(name))]
     groups, unnamed = group_columns(model, sensitive), missing_group(model)
-    known = [name for name in known_groups(model) if name != unnamed]
+    merged = getattr(model, "training_", {}).get("merged_groups")
+    added = {unnamed} | ({merged["name"]} if merged else set())  # the table needn't have them
+    known = [name for name in known_groups(model) if name not in added]
     named = all(isinstance(name, str) for name in known)  # not numbers, which "NA" isn't
     texts = [*text_features]
     if len(groups) == 1 and known and named:
-        numbers = unnamed is not None and all(is_number_or_bool(str(name)) for name in known)
+        numbers = added != {None} and all(is_number_or_bool(str(name)) for name in known)
         texts += [] if numbers else groups
     if label is not None and isinstance(model.classes_[1], str):
         texts.append(label)
@@ -136,6 +140,7 @@ def read_rows(
     require_columns(table, groups, "sensitive" if sensitive else "data")
     require_columns(table, features, "data")
     table = table.assign(**fill_groups(table[groups], unnamed))
+    table = table.assign(**merge_groups(table[groups], merged))
     if drop_missing:
         labels = [label] if label is not None and label in table else []
         table = drop_incomplete(table, [*labels, *groups], note)
@@ -300,6 +305,10 @@ def read_labeled_rows(
     if label is not None:
         require_columns(rows.table, [label], "label")
     kind = find_criterion(model.criterion)
+    others = getattr(model, "training_", {}).get("merged_labels")
+    if used is not None and used in rows.table and others:
+        labels = merge_labels(rows.table[used], str(model.classes_[1]), others)
+        rows = replace(rows, table=rows.table.assign(**{used: labels}))
     if used is not None and used in rows.table:
         check_label_values(rows.table[used], model.classes_.tolist(), needed=kind.needs_labels)
         return rows, rows.table[used]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
@@ -24,6 +25,10 @@ if TYPE_CHECKING:
 CSV, PARQUET = (".csv", ".csv.gz"), (".parquet", ".pq")
 STDOUT = Path("-")
 WIDE = 1000  # columns: nothing is cut
+CONTROLS = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\N{LEFT-TO-RIGHT EMBEDDING}-\N{RIGHT-TO-LEFT OVERRIDE}"
+    "\N{LEFT-TO-RIGHT ISOLATE}-\N{POP DIRECTIONAL ISOLATE}]"
+)
 
 Data = Mapping[str, Any]  # whatever JSON can hold
 
@@ -54,7 +59,7 @@ class Output:
     def note(self, text: str) -> None:
         """Print something worth knowing that isn't the result."""
         if not self.quiet and not self.silent:
-            click.echo(text, err=True)
+            click.echo(visible(text), err=True)
 
     def result(self, data: Data, *parts: str | Table) -> None:
         """Print the result, as JSON or as texts and tables."""
@@ -64,7 +69,19 @@ class Output:
             click.echo(json.dumps(data, indent=2, allow_nan=False))
             return
         for part in parts:
-            click.echo(part if isinstance(part, str) else _draw(part))
+            click.echo(visible(part) if isinstance(part, str) else _draw(part))
+
+
+def visible(text: str) -> str:
+    """Return text in which characters that control terminals are written as escapes.
+
+    Examples
+    --------
+    >>> from fairdial.cli.output import visible
+    >>> visible("one\\x1b[2J")
+    'one\\\\x1b[2J'
+    """
+    return CONTROLS.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
 
 
 def table(head: Sequence[str], lines: Sequence[Sequence[str]], *, note: bool = False) -> Table:
@@ -77,10 +94,10 @@ def table(head: Sequence[str], lines: Sequence[Sequence[str]], *, note: bool = F
 
     drawn = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     left = {0, len(head) - 1} if note else {0}
-    for i, name in enumerate(head):
+    for i, name in enumerate(map(visible, head)):
         drawn.add_column(name, justify="left" if i in left else "right", no_wrap=True)
     for line in lines:
-        drawn.add_row(*line)
+        drawn.add_row(*map(visible, line))
     return drawn
 
 

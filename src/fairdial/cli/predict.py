@@ -9,14 +9,17 @@ import click
 
 from fairdial.cli import options
 from fairdial.cli.output import Output
-from fairdial.errors import InvalidInputError
+from fairdial.errors import FairdialWarning, InvalidInputError, warn
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from fairdial._arrays import Floats, Indices
     from fairdial.cli.model_rows import ModelRows
     from fairdial.estimators.base import DialClassifier
 
 DECISION, MARGIN, LOGIT = "decision", "margin", "logit"
+FORMULA = r"[=@\t\r]|[+-](?![\d.,\s]*$)"  # how they begin; numbers with a sign are none
 
 
 @click.command()
@@ -105,6 +108,8 @@ def predict(
     found = found.assign(**{DECISION: model.classes_[selected.astype(int)], MARGIN: margin})
     if logits is not None:
         found[LOGIT] = logits
+    if not is_parquet(out):
+        warn_of_formulas(found[copied])
     write_table(found, out, overwrite=overwrite)
     result = {
         "out": str(out),
@@ -123,6 +128,19 @@ def predict(
         f"{where}{len(found):,} decisions at tolerance {chosen:g}, of which {selected.sum():,} are "
         f"{result['positive']!r}."
     )
+
+
+def warn_of_formulas(copied: pd.DataFrame) -> None:
+    """Warn of texts that a spreadsheet would run as formulas; they are copied all the same."""
+    for name in copied:
+        texts = copied[name].dropna().astype(str)
+        found = texts[texts.str.match(FORMULA)]
+        if len(found):
+            warn(
+                f"{name!r} has texts such as {found.iloc[0]!r} that spreadsheets run as formulas: "
+                "open the file as text",
+                FairdialWarning,
+            )
 
 
 def score(

@@ -7,17 +7,24 @@ import gzip
 import io
 import re
 import zlib
-from collections import deque
 from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+import numpy as np
 import pandas as pd
 
 from fairdial._validation import closest_name
+from fairdial.cli.columns import count_rows
 from fairdial.cli.options import CsvFormat
 from fairdial.cli.output import CSV, PARQUET, is_parquet
-from fairdial.errors import InvalidInputError, MissingExtraError, install_command
+from fairdial.errors import (
+    FairdialWarning,
+    InvalidInputError,
+    MissingExtraError,
+    install_command,
+    warn,
+)
 
 DEFAULT_FORMAT = CsvFormat()
 EXACT = (3, 1)  # the pandas version from which read_csv is exact to the last bit by default
@@ -28,7 +35,7 @@ MISSING = (  # values that mean "missing" in a CSV file; in a group column, only
 )  # fmt: skip
 MOST_COLUMNS = 40  # that an error lists
 MOST_LETTERS = 60  # of a first line that an error quotes
-MOST_LINES = 1000  # that a quoted value may span
+LEAST_SWALLOWED = 4  # separators in a value that may be whole lines; fewer occur in addresses
 SEPARATOR_NAMES = {"\t": "tab"}  # as --separator takes them
 SEPARATORS = (",", ";", "\t", "|")
 SPREADSHEETS = (".xlsx", ".xls", ".xlsm", ".ods")
@@ -156,8 +163,9 @@ def _read_csv(
         na_values=missing,
         **({} if _version(pd.__version__) >= EXACT else {"float_precision": "round_trip"}),
     )
-    if len(columns) > 1 and len(rows) and (pd.isna(rows.iat[-1, -1]) or rows.iat[-1, -1] == ""):
-        _check_last_line(data, path, separator, encoding, len(columns))
+    one_line_each = data.rstrip().count(b"\n") == len(rows)
+    if not one_line_each or rows.iloc[:, -1].isin(["", np.nan]).any():
+        _check_lines(data, path, separator, encoding, len(columns))
     kept = rows[as_written]
     if len(as_written) < len(names):  # needed twice: with its type, and as written
         again = [name for name in names if name in typed]
@@ -183,20 +191,40 @@ def _check_header(names: pd.Series, path: Path, separator: str) -> None:
         )
 
 
-def _check_last_line(data: bytes, path: Path, separator: str, encoding: str, width: int) -> None:
-    """Refuse a last line that is too short: pandas would fill it up."""
+def _check_lines(data: bytes, path: Path, separator: str, encoding: str, width: int) -> None:
+    """Refuse short lines, which pandas fills up, and lines that a stray quote makes one value."""
+    spanning: list[int] = []
     with io.TextIOWrapper(io.BytesIO(data), encoding=encoding, newline="") as file:
-        lines = deque((x for x in file if x.strip() or separator in x), maxlen=MOST_LINES)
-    last = lines.pop()
-    while lines and last.count('"') % 2:  # it begins within a quoted value
-        last = lines.pop() + last
-    *_, values = csv.reader(io.StringIO(last, newline=""), delimiter=separator)
-    if len(values) < width:
-        raise _unreadable(
-            path,
-            f"the last line has {len(values)} values, the first one {width}; the file seems to be "
-            "cut off",
-            "Empty values at the end of a line need their separators, too.",
+        reader, line = csv.reader(file, delimiter=separator), 1
+        for values in reader:
+            first, line = line, reader.line_num + 1
+            blank = not values or (len(values) == 1 and not values[0].strip())
+            if len(values) < width and not blank:
+                last = not file.read().strip()
+                raise _unreadable(
+                    path,
+                    f"{'the last line' if last else f'line {first}'} has {len(values)} values, the "
+                    f"first one {width}" + ("; the file seems to be cut off" if last else ""),
+                    "Empty values at the end of a line need their separators, too.",
+                )
+            if line - first == 1:
+                continue
+            spanning.append(first)
+            for value in values:
+                swallowed = len(value.splitlines()) - 1
+                seen = value.count(separator)
+                if seen == swallowed * (width - 1) and seen >= LEAST_SWALLOWED:
+                    raise _unreadable(
+                        path,
+                        f"a value that begins in line {first} holds {swallowed + 1} lines of "
+                        f"{width} values each",
+                        "Is a quotation mark in it not closed?",
+                    )
+    if spanning:
+        warn(
+            f"{path.name} has line breaks within values of {count_rows(len(spanning))} (first: "
+            f"line {spanning[0]:,}); if that isn't intended, a quotation mark is missing there",
+            FairdialWarning,
         )
 
 

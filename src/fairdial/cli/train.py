@@ -66,7 +66,11 @@ class MethodChoice(click.Choice):  # type: ignore[type-arg]  # generic from clic
     + " Networks need the extra torch.",
 )
 @click.option("--out", required=True, type=click.Path(path_type=Path), help="Folder of the model.")
-@click.option("--positive", metavar="VALUE", help="Value of the positive class.")
+@click.option(
+    "--positive",
+    metavar="VALUE",
+    help="Value of the positive class; several other values are combined.",
+)
 @click.option(
     "--tolerance",
     type=options.Fraction(0, 1),
@@ -101,6 +105,12 @@ class MethodChoice(click.Choice):  # type: ignore[type-arg]  # generic from clic
     help="Leave out rows without a label, or without a group (unless --missing-group is given).",
 )
 @click.option(
+    "--merge-small",
+    type=options.Integer(min=1),
+    metavar="N",
+    help="Merge groups of fewer than N rows into one, 'Other'. The model remembers which.",
+)
+@click.option(
     "--min-count",
     type=options.Integer(min=1),
     default=30,
@@ -110,7 +120,8 @@ class MethodChoice(click.Choice):  # type: ignore[type-arg]  # generic from clic
 @click.option(
     "--time-limit",
     type=options.Number(min=0, min_open=True),
-    help="Seconds for which auto compares methods; the final training is extra. [default: 60]",
+    help="Seconds for everything that auto does: comparing methods, and training the chosen one "
+    "again on all rows. The first method always runs. [default: 120]",
 )
 @click.option("--epochs", type=options.Integer(min=1), help="Maximum number of epochs.")
 @click.option("--members", type=options.Integer(min=1), help="Number of networks to average.")
@@ -143,6 +154,7 @@ def train(
     drop: Sequence[str],
     missing_group: str | None,
     drop_missing: bool,
+    merge_small: int | None,
     min_count: int,
     time_limit: float | None,
     epochs: int | None,
@@ -173,9 +185,10 @@ def train(
     torchrun --nproc-per-node 2 -m fairdial train ... --method gfb
     """
     from fairdial.cli.categories import describe_cut_columns
+    from fairdial.cli.info import describe_proxies
     from fairdial.cli.models import check_model_path
     from fairdial.cli.reading import read_table
-    from fairdial.cli.training_rows import check_labels_left, training_rows
+    from fairdial.cli.training_rows import check_labels_left, find_leaks, training_rows
     from fairdial.estimators.learners import limit_threads
 
     check_model_path(out, overwrite, key_file)
@@ -196,6 +209,7 @@ def train(
         control=control,
         missing_group=missing_group,
         drop_missing=drop_missing,
+        merge_small=merge_small,
         note=show.note,
     )
     declared = problem.declared_tolerance()
@@ -235,13 +249,17 @@ def train(
                 "This is a small table: --method blend or auto may be better (on 2,000 rows of "
                 "Adult, blend was better by 0.35 points of accuracy)."
             )
+        proxies = find_leaks(rows, seed) if is_main else None
         start = time.perf_counter()
         with limit_threads(len(rows.X), trees=chosen.trees):
             model.fit(rows.X, rows.y, **rows.row_options)
         seconds = time.perf_counter() - start
+        model.training_.update(rows.merged)
         model.training_["asked"] = method
         if missing_group is not None:
             model.training_["missing_group"] = missing_group
+        if proxies is not None:
+            model.training_["proxies"] = proxies
         if not is_main:
             return
         if chosen.needs_torch:
@@ -256,6 +274,8 @@ def train(
             if note.startswith(FAILED):  # in full here, and only here: it may quote rows
                 show.note(f"{name} {note}")
         show.note(f"Chosen: {model.chosen_}. {model.why_}")
+    if proxies is not None:
+        show.note(f"Features predict the group with {describe_proxies(proxies)}.")
     for line in describe_cut_columns(model, rows.X[rows.texts]):
         show.note(line)
     _report(model, rows, result, declared if tolerance is None else tolerance, default, show)
@@ -329,6 +349,9 @@ def _report(
             "positive": json_value(positive),
             "sensitive": rows.groups,
             "missing_group": model.training_.get("missing_group"),
+            "merged_groups": model.training_.get("merged_groups"),
+            "merged_labels": model.training_.get("merged_labels"),
+            "proxies": model.training_.get("proxies"),
             "features": rows.features,
             "rows": len(rows.X),
             "training_rows": model.training_["rows"],

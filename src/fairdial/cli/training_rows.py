@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import combinations
+from typing import NotRequired, TypedDict
 
 import numpy as np
 import pandas as pd
@@ -21,19 +23,41 @@ from fairdial.cli.columns import (
     count_missing,
     count_rows,
     describe_doubt,
+    describe_useless,
     drop_incomplete,
     fill_groups,
+    find_small,
+    merge_groups,
+    merge_labels,
+    negative_name,
     quote_names,
 )
+from fairdial.cli.output import visible
 from fairdial.cli.reading import MISSING, require_columns, split_names
 from fairdial.errors import FairdialWarning, InvalidInputError, warn
+from fairdial.estimators.base import GroupProxies, MergedGroups
+from fairdial.estimators.proxies import column_accuracies, find_proxies
 from fairdial.tables.encoder import is_wide
 
 MOST_LABELS = 10  # that an error lists
 MOST_GROUPS = 100
+OTHER = "Other"  # name of small groups together
+MANY_REPEATED = 0.01  # share of rows from which they draw a note
+MOST_PROXIES = 3  # columns that a model remembers
+TELLS_LABEL, TELLS_GROUP = (
+    0.99,
+    0.95,
+)  # balanced accuracy of one column from which it draws a warning
 LEAST_LEFT = 2  # rows of each label to train on: boosting holds out one of them for early stopping
 
 Label = str | int | float | bool
+
+
+class Merged(TypedDict):
+    """What became of small groups and of further labels."""
+
+    merged_groups: NotRequired[MergedGroups]
+    merged_labels: NotRequired[list[str]]
 
 
 @dataclass(frozen=True)
@@ -54,6 +78,8 @@ class TrainingRows:
         Weights of the rows.
     strata : Series, DataFrame or None
         Control columns.
+    merged : dict
+        Groups and labels that were merged, which a model remembers in its ``training_``.
     """
 
     X: pd.DataFrame
@@ -62,6 +88,7 @@ class TrainingRows:
     groups: list[str]
     weights: pd.Series | None = None
     strata: pd.Series | pd.DataFrame | None = None
+    merged: Merged = field(default_factory=Merged)
 
     @property
     def row_options(self) -> dict[str, pd.Series | pd.DataFrame]:
@@ -109,6 +136,7 @@ def training_rows(
     control: Sequence[str] = (),
     missing_group: str | None,
     drop_missing: bool,
+    merge_small: int | None = None,
     note: Note,
 ) -> TrainingRows:
     """Return the labels, features and groups of a table; the parameters are train's options.
@@ -137,14 +165,36 @@ def training_rows(
     if drop_missing:
         required = [label] if missing_group is not None else [label, *groups]
         table = drop_incomplete(table, required, note)
+    merged = Merged()
+    if merge_small is not None and not table[groups].isna().any(axis=None):
+        small = _merge_small(table[groups], merge_small, note)
+        if small is not None:
+            merged["merged_groups"] = small
+            table = table.assign(**merge_groups(table[groups], small))
+    others = _further_labels(table[label], positive)
+    if others:
+        merged["merged_labels"] = others
+        table = table.assign(**{label: merge_labels(table[label], str(positive), others)})
+        note(
+            f"{label!r} has {len(others) + 1} values: {', '.join(map(repr, others))} are combined "
+            f"into {negative_name(str(positive))!r}."
+        )
     y, chosen = check_labels(table[label], positive)
     check_groups(table[groups])
+    repeated = int(table.duplicated().sum())
+    if repeated >= MANY_REPEATED * len(table):
+        note(
+            f"{count_rows(repeated)} of {len(table):,} repeat another row in every column. If they "
+            "are copies, remove them: a copy that is held out was seen in training, and is counted "
+            "as another person."
+        )
     weight = as_weights(table[weights]) if weights is not None else None
     strata = as_strata(table[controlled]) if controlled else None
-    others = [label, *groups, *dropped, *weighing]
-    X = make_features(table.drop(columns=others)).join(table[groups])
+    used_up = [label, *groups, *dropped, *weighing]
+    X = make_features(table.drop(columns=used_up)).join(table[groups])
     parts = (None if part is None else part.reset_index(drop=True) for part in (weight, strata))
-    return TrainingRows(X.reset_index(drop=True), y.reset_index(drop=True), chosen, groups, *parts)
+    X, y = X.reset_index(drop=True), y.reset_index(drop=True)
+    return TrainingRows(X, y, chosen, groups, *parts, merged)
 
 
 def _name_missing(
@@ -160,7 +210,29 @@ def _name_missing(
     return fill_groups(table[list(groups)], name)
 
 
+def _merge_small(columns: pd.DataFrame, least: int, note: Note) -> MergedGroups | None:
+    """Return the groups with fewer rows, which become one, or None if there are none."""
+    small = find_small(columns, least)
+    if not small:
+        note(f"All groups have at least {count_rows(least)}: none is merged.")
+        return None
+    shown = quote_names(" & ".join(values) for values in small[:MOST_LABELS])
+    more = ", ..." if len(small) > MOST_LABELS else ""
+    note(f"Groups of fewer than {count_rows(least)} are merged into {OTHER!r}: {shown}{more}.")
+    return {"name": OTHER, "values": small}
+
+
 # ---- labels ------------------------------------------------------------------------------------
+
+
+def _further_labels(column: pd.Series, positive: str | None) -> list[str]:
+    """Return the values of a label besides the positive one, if there are several."""
+    if positive is None or column.isna().any():
+        return []
+    values = sorted(as_text(column.drop_duplicates()).tolist())
+    if not 3 <= len(values) <= MOST_LABELS or positive not in values:
+        return []
+    return [value for value in values if value != positive]
 
 
 def check_labels(column: pd.Series, positive: str | None) -> tuple[pd.Series, Label | None]:
@@ -229,6 +301,33 @@ def check_labels_left(rows: TrainingRows, held_out: float) -> None:
         )
 
 
+def find_leaks(rows: TrainingRows, seed: int) -> GroupProxies | None:
+    """Return what the model remembers of proxies for the group; warn of columns that say all.
+
+    These are columns that determine a row's label, so that nothing is left to predict, or its
+    group, so that a scorer without the group sees it all the same.
+    """
+    features, codes = rows.X[rows.features], rows.group_codes[0].astype(np.intp)
+    found = find_proxies(features, codes, seed)
+    if found is None:
+        return None
+    labels = column_accuracies(features, pd.factorize(rows.y)[0], seed)
+    for what, column, accuracies, enough in (
+        ("label", rows.y.name, labels, TELLS_LABEL),
+        ("group", ",".join(rows.groups), found.columns, TELLS_GROUP),
+    ):
+        for name, accuracy in accuracies.items():
+            if accuracy >= enough:
+                warn(
+                    f"{name!r} determines the {what} ({column}) of nearly every row (balanced "
+                    f"accuracy {accuracy:.3f}): leave it out with `drop={name}`, unless it is "
+                    "known before the decision and meant to count",
+                    FairdialWarning,
+                )
+    best = dict(list(found.columns.items())[:MOST_PROXIES])
+    return {"together": found.together, "columns": best, "chance": found.chance}
+
+
 # ---- features and groups -----------------------------------------------------------------------
 
 
@@ -248,6 +347,14 @@ def check_groups(columns: pd.DataFrame) -> None:
         )
     for name in columns:
         _warn_of_similar_names(columns[name])
+        for value in map(str, columns[name].drop_duplicates()):
+            if visible(value) != value or "\n" in value or "\t" in value:
+                raise InvalidInputError(
+                    "sensitive",
+                    "have names that can be printed",
+                    given=f"{value!a} in {name!r}",
+                    hint="Rename that group.",
+                )
     groups = columns.drop_duplicates()
     if len(groups) == 1:
         only = " & ".join(map(str, groups.iloc[0]))
@@ -267,8 +374,15 @@ def check_groups(columns: pd.DataFrame) -> None:
 
 
 def make_features(table: pd.DataFrame) -> pd.DataFrame:
-    """Return features as models take them; warn of columns that are hardly categories."""
+    """Return features as models take them, without those that say nothing about a row.
+
+    Warns of these, and of columns that are hardly categories.
+    """
     features = as_features(table)
+    useless = {name: why for name in features if (why := describe_useless(features[name]))}
+    for why in useless.values():
+        warn(f"{why}: it is left out", FairdialWarning)
+    features = features.drop(columns=list(useless))
     if features.shape[1] == 0:
         raise InvalidInputError("data", "have columns to learn from", given="no others")
     for name in features:
@@ -289,15 +403,29 @@ def _warn_of_missing_names(column: pd.Series, missing_group: str | None) -> None
         )
 
 
+def fold(name: str) -> str:
+    """Return what names have in common that look the same, or differ only by case.
+
+    Examples
+    --------
+    >>> from fairdial.cli.training_rows import fold
+    >>> fold("Caf\u00e9 ") == fold("cafe\u0301\u200b")
+    True
+    """
+    seen = (x for x in unicodedata.normalize("NFKC", name) if unicodedata.category(x) != "Cf")
+    return " ".join("".join(seen).casefold().split())
+
+
 def _warn_of_similar_names(column: pd.Series) -> None:
-    """Warn of groups whose names differ only by case or surrounding spaces."""
+    """Warn of groups whose names differ only by case, spaces or characters that can't be seen."""
     known: dict[str, str] = {}
     for name in column.drop_duplicates():
-        folded = str(name).strip().casefold()
+        folded = fold(str(name))
         if folded in known:
             warn(
-                f"{column.name!r} has the groups {known[folded]!r} and {name!r}, which differ only "
-                "by case or spaces and count as two: rename one if they are the same",
+                f"{column.name!r} has the groups {known[folded]!a} and {name!a}, which differ only "
+                "by case, spaces or the way they are encoded, and count as two: rename one if they "
+                "are the same",
                 FairdialWarning,
             )
         known.setdefault(folded, name)

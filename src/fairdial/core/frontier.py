@@ -145,6 +145,26 @@ class Frontier:
         return bool(self.problem.nested) or (self.problem.uses_path and complete)
 
     @property
+    def mixes(self) -> bool:
+        """Whether rows with different tolerances keep the largest of them together.
+
+        They do along the threshold path, where each group's rate moves one way and stays between
+        those of the extreme groups. Elsewhere each tolerance has decisions of its own.
+        """
+        complete = getattr(self.points, "is_complete", True)
+        return self.problem.uses_path and complete and not self.is_family
+
+    def check_mixture(self, n_tolerances: int, confidence: float | None) -> None:
+        """Raise if rows with so many different tolerances can't have a confidence together."""
+        if confidence is not None and n_tolerances > 1 and not self.mixes:
+            raise InvalidInputError(
+                "tolerance",
+                "be one number with `confidence`",
+                given=f"{n_tolerances} tolerances",
+                hint="Each would hold if all rows had it; together they may have a larger gap.",
+            )
+
+    @property
     def nested_loss(self) -> float | None:
         """The largest loss of the objective that nesting costs; None if it isn't known."""
         return self.points.loss if isinstance(self.points, NestedPoints) else None
@@ -428,7 +448,8 @@ class Frontier:
     ) -> Mask:
         """Return the decisions for scored rows at a tolerance, or at one tolerance per row.
 
-        ``confidence`` is as in :meth:`at`; with one tolerance per row it is simultaneous. A row's
+        ``confidence`` is as in :meth:`at`; with one tolerance per row it is simultaneous, and
+        refused where groups at different tolerances may have a larger gap (:attr:`mixes`). A row's
         decision doesn't depend on the other rows. A lottery draws by a hash of the row's entry in
         ``keys`` (identifiers, or a matrix of features), by default of its logit.
 
@@ -481,24 +502,10 @@ class Frontier:
                 given=len(distinct),
                 hint="A dial with `nested=True` allows any number.",
             )
-        if confidence is not None:
-            self.check_mixture(len(distinct))
+        self.check_mixture(len(distinct), confidence)
         points = self.at(distinct, confidence=confidence, simultaneous=True)
         thresholds: Floats = points.thresholds[place, codes]
         return thresholds
-
-    def check_mixture(self, n_tolerances: int) -> None:
-        """Raise if confidence can't hold for rows with so many tolerances.
-
-        Where operating points aren't nested, such as those of a model family, decisions that mix
-        two certified points may have a larger gap than both.
-        """
-        if n_tolerances > 1 and (self.is_family or not self.nested):
-            raise CannotCertifyError(
-                "`confidence` needs one tolerance for all rows, or operating points that are "
-                f"nested, got {n_tolerances} tolerances: decisions that mix operating points may "
-                "have a larger gap than each."
-            )
 
     def flips(
         self, logits: ArrayLike, groups: Any, tolerance_from: float, tolerance_to: float

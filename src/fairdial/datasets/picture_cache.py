@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import IO, Any, NamedTuple
 
 import numpy as np
+from joblib import cpu_count
 from numpy.typing import NDArray
 
 from fairdial._files import remove_abandoned, replacing, write_file
@@ -200,7 +201,7 @@ def _decoded(
     files: PictureFiles, names: Sequence[str], decode: Callable[[bytes | None], Pixels | None]
 ) -> Iterator[tuple[str, Pixels | None]]:
     """Yield the name and the pixels of each picture."""
-    threads = min(os.cpu_count() or 1, MOST_THREADS)
+    threads = min(int(cpu_count()), MOST_THREADS)
     with files.reader() as read, ThreadPoolExecutor(threads) as pool:
         for start in range(0, len(names), AT_ONCE):
             batch = names[start : start + AT_ONCE]

@@ -109,11 +109,12 @@ class AutoDial(ThresholdClassifier):
         be trained on these rows: networks need torch, and trees are not tried on 256 or more
         columns of numbers. ``why_`` and ``trials_`` name those that were left out.
     time_limit : float
-        Seconds for trying candidates, not including the final training, which has no time limit.
+        Seconds for everything: trying candidates, and training the chosen one again on all rows.
         Candidates are tried in the given order, by default "boosting", "logistic", "blend",
-        "network", "gfb", until time runs out; the first one is always tried. Only networks are
-        stopped, after the epoch in which time runs out. A stopped network is not compared, and is
-        chosen only if no candidate was finished.
+        "network", "gfb", as long as the time that is left is enough for one more that is as slow
+        as the slowest so far; the first one is always tried. Only networks are stopped: a candidate
+        after half of the time that is left, which is not compared then and chosen only if no other
+        was finished, and the chosen one at the end. A single candidate has no limit.
     validation : float
         Share of the training rows on which candidates are compared. Every group needs eligible
         rows there.
@@ -172,7 +173,7 @@ class AutoDial(ThresholdClassifier):
         rising: bool = False,
         randomize: Literal["hash"] | None = None,
         candidates: Sequence[str] | None = None,
-        time_limit: float = 60.0,
+        time_limit: float = 120.0,
         validation: float = 0.2,
         calibration: float | Literal["auto"] | None = 0.2,
         recalibrate: str | None = None,
@@ -217,16 +218,26 @@ class AutoDial(ThresholdClassifier):
             X, y, sensitive_features, seed, **more
         )
         names, others = self._names(rows)
+        deadline = None
         if len(names) > 1:
+            end = time.perf_counter() + self.time_limit
             with TRYING, threadpool_limits(limits=1, user_api="blas"):
-                trials = self._try(names, rows, seed, more) + others
+                trials = self._try(names, rows, seed, end, more) + others
+            deadline = Deadline(end)
             chosen, why = choose(trials)
         else:
             trials, chosen = others, names[0]
             why = f"It was the only candidate.{join_notes(others)}"
-        model = self._make(chosen, rows.X, seed)
+        model = self._make(chosen, rows.X, seed, deadline=deadline)
         with limit_threads(len(rows.labels), trees=candidates()[chosen].trees):
             model.fit(X, y, sensitive_features=sensitive_features, **more)
+        model.set_params(**self._make(chosen, rows.X, seed).get_params(deep=False))  # no deadline
+        if deadline is not None and deadline.epoch is not None:
+            warn(
+                f"training {chosen} on all rows was stopped after epoch {deadline.epoch}, when "
+                "`time_limit` ran out",
+                TrainingWarning,
+            )
         model.training_["chosen"], model.training_["why"] = chosen, why
         self.__dict__.update({k: v for k, v in vars(model).items() if k.endswith("_")})
         self.chosen_, self.why_ = chosen, why
@@ -263,21 +274,28 @@ class AutoDial(ThresholdClassifier):
         """Return the parameters that candidates share with this estimator."""
         return {k: v for k, v in self.get_params(deep=False).items() if k not in OWN}
 
-    def _try(self, names: Sequence[str], rows: Rows, seed: int, more: RowOptions) -> list[Trial]:
-        """Train every candidate on part of the training rows, and measure it on the rest."""
+    def _try(
+        self, names: Sequence[str], rows: Rows, seed: int, end: float, more: RowOptions
+    ) -> list[Trial]:
+        """Train every candidate on part of the training rows, and measure it on the rest.
+
+        Time is left for training the chosen one again on all training rows.
+        """
         held = hold_out(rows.cells[rows.train], self.validation, check_random_state(seed))
         train, look = np.delete(rows.train, held), rows.train[held]
         self._check_validation(rows, look)
-        end = time.perf_counter() + self.time_limit
         found: list[Trial] = []
         errors: list[Exception] = []
         title = self.problem.objective.title
         for name in names:
             start = time.perf_counter()
-            if start >= end and any(trial.correct is not None for trial in found):
+            slowest = max((trial.seconds for trial in found), default=0.0)
+            again = slowest / (1 - self.validation)  # on all training rows
+            if start + slowest + again >= end and any(trial.correct is not None for trial in found):
                 found.append(Trial(name, None, 0.0, f"{NOT_TRIED}: time ran out"))
                 continue
-            deadline, seconds, correct, stopped = Deadline(end), 0.0, None, False
+            deadline = Deadline(start + (end - start) / 2)
+            seconds, correct, stopped = 0.0, None, False
             note = message = ""
             try:
                 scorer = self._train(name, rows, train, seed, deadline, more)

@@ -79,6 +79,24 @@ class Training(TypedDict):
     chosen: NotRequired[str]  # by AutoDial
     why: NotRequired[str]
     missing_group: NotRequired[str]  # group of rows without one
+    proxies: NotRequired[GroupProxies]
+    merged_groups: NotRequired[MergedGroups]
+    merged_labels: NotRequired[list[str]]  # values of the label that the negative class combines
+
+
+class MergedGroups(TypedDict):
+    """Small groups that became one."""
+
+    name: str
+    values: list[list[str]]  # each by its value in every group column
+
+
+class GroupProxies(TypedDict):
+    """How well features tell groups apart, as balanced accuracies."""
+
+    together: float
+    columns: dict[str, float]  # the best ones alone
+    chance: float
 
 
 class DialClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
@@ -422,7 +440,7 @@ class DialClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
         confidence : float, optional
             Keep the gap on new rows within the tolerance with this confidence. Without it, the gap
             on the calibration rows is kept within the tolerance. With one tolerance for each row
-            the statement holds for all tolerances at once.
+            the statement holds for all tolerances at once; a family of models refuses it.
         """
         margin = self.decision_function(
             X, sensitive_features=sensitive_features, tolerance=tolerance, confidence=confidence

@@ -120,8 +120,7 @@ class FamilyClassifier(DialClassifier):
                 settings, place = np.array([point.setting]), np.zeros(len(codes), np.intp)
             else:
                 distinct, place = np.unique(tolerance, return_inverse=True)
-                if confidence is not None:
-                    self.frontier_.check_mixture(len(distinct))
+                self.frontier_.check_mixture(len(distinct), confidence)
                 points = self.frontier_.at(distinct, confidence=confidence, simultaneous=True)
                 settings, back = np.unique(points.setting, return_inverse=True)
                 place = back[place]

@@ -116,6 +116,14 @@ def fit_clone(estimator: Any, X: Any, y: Any, weights: Weights | None = None) ->
                 given=f"{' and '.join(found)} ({error})",
                 hint="Add rows, or take an estimator that needs fewer, such as LogisticRegression.",
             ) from error
+        empty = pd.DataFrame(X).isna().all() if isinstance(X, (pd.DataFrame, np.ndarray)) else None
+        if empty is not None and empty.any():
+            raise InvalidInputError(
+                "X",
+                f"hold at least one value in column {empty.idxmax()!r}",
+                given=f"missing values only in the training rows ({error})",
+                hint="Drop the column.",
+            ) from error
         texts = unreadable_columns(X)
         if NOT_A_NUMBER not in str(error) or not texts:
             raise

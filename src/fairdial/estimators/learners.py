@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+import os
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import numpy as np
 import pandas as pd
+from joblib import cpu_count
 from pandas.api.types import is_numeric_dtype
 from sklearn.base import BaseEstimator, clone
 from sklearn.compose import ColumnTransformer
@@ -160,11 +162,13 @@ def logistic(*, wide: bool = False) -> Pipeline:
     return make_pipeline(TableEncoder(dtype="float64"), LogisticRegression(max_iter=MAX_ITER))
 
 
-def limit_threads(n_rows: int, *, trees: bool) -> AbstractContextManager[object]:
-    """Restrict OpenMP to one thread while trees are trained on few rows.
+@contextmanager
+def limit_threads(n_rows: int, *, trees: bool) -> Iterator[None]:
+    """Restrict OpenMP to one thread while trees are trained on few rows, and all to a container.
 
     On busy cores OpenMP's threads wait for each other: on Adult, boosting with two threads took
-    many times as long as with one.
+    many times as long as with one. A container that may use fewer cores than the machine has gets
+    as many threads as cores, unless ``OMP_NUM_THREADS`` is set.
 
     Examples
     --------
@@ -172,7 +176,10 @@ def limit_threads(n_rows: int, *, trees: bool) -> AbstractContextManager[object]
     >>> with limit_threads(5_000, trees=True):
     ...     pass  # train
     """
-    if not trees or n_rows >= MANY_ROWS:
-        return nullcontext()
-    one: AbstractContextManager[object] = threadpool_limits(limits=1, user_api="openmp")
-    return one
+    usable = int(cpu_count())  # knows limits of containers, and affinity
+    with ExitStack() as limits:
+        if usable < (os.cpu_count() or 1) and "OMP_NUM_THREADS" not in os.environ:
+            limits.enter_context(threadpool_limits(limits=usable))
+        if trees and n_rows < MANY_ROWS:
+            limits.enter_context(threadpool_limits(limits=1, user_api="openmp"))
+        yield

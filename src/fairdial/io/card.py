@@ -5,6 +5,7 @@ Every figure comes from the model's frontier.
 
 from __future__ import annotations
 
+import re
 import warnings
 from collections.abc import Hashable, Sequence
 from html import escape
@@ -26,6 +27,7 @@ from fairdial.io.settings import EstimatorSettings
 from fairdial.nn.network import Network
 from fairdial.registry import method_of
 
+MARKUP = re.compile(r"[|`\[]")  # what a cell needs a backslash before
 TOLERANCES = (0.0, 0.01, 0.02, 0.05, 0.1, 0.15, 0.2)
 UNCONSTRAINED = 1.0  # a tolerance that every gap is within
 CONFIDENCE = 0.95
@@ -420,10 +422,15 @@ def _table(head: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
 
 
 def _cell(value: Hashable) -> str:
-    """Return a name as a table cell."""
-    return " ".join(str(value).split()).replace("|", "\\|")
+    """Return a name as a table cell, without characters that Markdown, HTML or terminals obey."""
+    plain = (x if x.isprintable() else repr(x)[1:-1] for x in " ".join(str(value).split()))
+    return MARKUP.sub(r"\\\g<0>", "".join(plain)).replace("<", "&lt;")
 
 
 def _code(value: Any) -> str:
     """Return a name as code; text is in quotes."""
-    return f"`{' '.join(repr(value).split())}`".replace("|", "\\|")
+    text = " ".join(repr(value).split()).replace("|", "\\|")
+    if "`" not in text:
+        return f"`{text}`"
+    fence = "`" * (1 + max(map(len, re.findall("`+", text))))  # longer than any in the text
+    return f"{fence} {text} {fence}"

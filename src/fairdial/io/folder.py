@@ -118,19 +118,24 @@ def check_target(folder: str | os.PathLike[str], *, overwrite: bool = False) -> 
 def _put(part: Path, target: Path, overwrite: bool) -> None:
     """Rename a finished folder to its name; the old one is kept until that is done."""
     old = _old(target)
-    if overwrite and target.exists():
-        os.rename(target, old)
     try:
+        if overwrite and target.exists():
+            os.rename(target, old)
         os.rename(part, target)
     except OSError as error:
         _recover(target)
-        raise InvalidInputError(
-            "folder",
-            "not be written by another process at the same time",
-            given=f"{str(target)!r}, which was just created",
-        ) from error
+        raise _written_elsewhere(target) from error
     sync_folder(target.parent)
     shutil.rmtree(old, ignore_errors=True)
+
+
+def _written_elsewhere(target: Path) -> InvalidInputError:
+    return InvalidInputError(
+        "folder",
+        "not be written by another process at the same time",
+        given=f"{str(target)!r}, which has just changed",
+        hint="Save again.",
+    )
 
 
 def _old(target: Path) -> Path:
@@ -170,7 +175,10 @@ def _refuse_existing(target: Path, overwrite: bool) -> None:
             given=f"{str(target)!r} ({str(error).removesuffix('.')})",
             hint="Delete it yourself, or choose another folder.",
         ) from error
-    others = sorted({path.name for path in target.iterdir()} - known)
+    try:
+        others = sorted({path.name for path in target.iterdir()} - known)
+    except FileNotFoundError as error:
+        raise _written_elsewhere(target) from error
     if others:
         raise InvalidInputError(
             "folder",

@@ -40,6 +40,8 @@ MIN_KEY, MAX_KEY = 16, 1 << 16
 TRAINING = {"rows", "ended", "asked"}
 CHOICE = {"chosen", "why"}  # of AutoDial
 MISSING_GROUP = {"missing_group"}  # if rows without a group have one
+PROXIES = {"together", "columns", "chance"}
+OPTIONAL = MISSING_GROUP | {"proxies", "merged_groups", "merged_labels"}
 
 
 def check_folder(place: Path) -> None:
@@ -125,13 +127,33 @@ def training_from_data(data: dict[str, Json]) -> Training:
     >>> training_from_data(data) == data
     True
     """
-    claim(set(data) - MISSING_GROUP in (TRAINING, TRAINING | CHOICE), "known facts on training")
+    claim(set(data) - OPTIONAL in (TRAINING, TRAINING | CHOICE), "known facts on training")
     claim(type(data["rows"]) is int and data["rows"] > 0, "a number of training rows")
     claim(isinstance(data["ended"], str), "the end of training")
     claim(data["asked"] is None or isinstance(data["asked"], str), "a method")
     for name in (CHOICE | MISSING_GROUP) & set(data):  # shown on terminals: one line each
         claim(isinstance(data[name], str) and data[name].isprintable(), "one line of text")
+    if "proxies" in data:
+        _check_proxies(data["proxies"])
+    if "merged_groups" in data:
+        merged = data["merged_groups"]
+        claim(isinstance(merged, dict) and set(merged) == {"name", "values"}, "merged groups")
+        claim(all(map(_are_names, ([merged["name"]], *merged["values"]))), "names of groups")
+    if "merged_labels" in data:
+        claim(_are_names(data["merged_labels"]), "merged labels")
     return cast("Training", data)
+
+
+def _are_names(data: Json) -> bool:
+    return isinstance(data, list) and all(isinstance(x, str) and x.isprintable() for x in data)
+
+
+def _check_proxies(data: Json) -> None:
+    claim(isinstance(data, dict) and set(data) == PROXIES, "figures on proxies of the group")
+    columns = data["columns"]
+    claim(isinstance(columns, dict) and all(map(str.isprintable, columns)), "names of columns")
+    figures = [data["together"], data["chance"], *columns.values()]
+    claim(all(type(x) in (int, float) and 0 <= x <= 1 for x in figures), "accuracies")
 
 
 def named_files(manifest: Mapping[str, Json]) -> dict[str, tuple[str, int]]:
@@ -163,24 +185,32 @@ def read_file(place: Path, name: str, most: int, *, whole: bool = False) -> byte
     """Return the bytes of a regular file of at most ``most`` bytes, or exactly as many."""
     path = place / name
     try:
-        found = path.lstat()
-        if not stat.S_ISREG(found.st_mode):
+        if not stat.S_ISREG(path.lstat().st_mode):
             raise ModelFileError(f"`{name}` must be a file, not a link or a folder.")
-        if whole and found.st_size != most:
-            raise ModelFileError(
-                f"`{name}` must have {most:,} bytes, got {found.st_size:,}; it was altered after "
-                f"it was saved in {str(place)!r}."
-            )
-        if found.st_size > most:
-            raise ModelFileError(
-                f"`{name}` must have at most {most:,} bytes, got {found.st_size:,}."
-            )
-        with path.open("rb") as file:
+        with open(path, "rb", opener=_open_no_link) as file:
+            found = os.fstat(file.fileno())  # the file that is read, whatever has the name by now
+            if not stat.S_ISREG(found.st_mode):
+                raise ModelFileError(f"`{name}` must be a file, not a link or a folder.")
+            if whole and found.st_size != most:
+                raise ModelFileError(
+                    f"`{name}` must have {most:,} bytes, got {found.st_size:,}; it was altered "
+                    f"after it was saved in {str(place)!r}."
+                )
+            if found.st_size > most:
+                raise ModelFileError(
+                    f"`{name}` must have at most {most:,} bytes, got {found.st_size:,}."
+                )
             return file.read(most + 1)
     except FileNotFoundError as error:
         raise ModelFileError(f"`{name}` must be in {str(place)!r}, but is missing.") from error
     except OSError as error:
         raise ModelFileError(f"`{name}` can't be read: {error}.") from error
+
+
+def _open_no_link(path: str, flags: int) -> int:
+    """Open a file unless it is a link; never wait for a pipe."""
+    extra = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
+    return os.open(path, flags | extra)
 
 
 # ---- keys --------------------------------------------------------------------------------------

@@ -27,6 +27,9 @@ if TYPE_CHECKING:  # reading a manifest needs no scikit-learn
 SCALARS = "biufU"  # kinds of NumPy types that are written
 MAX_ITEM = 1 << 18  # bytes of one value
 MAX_ARRAY = 1 << 27  # bytes of all values of an array
+WIDE_ITEM = 1 << 8  # bytes of one text that are allocated even if it is shorter
+FREE_ARRAY = 1 << 20  # bytes of an array of texts, from which padding is limited,
+MOST_PADDING = 16  # to so many times the content
 Json = Any  # what the json module reads and writes
 Other = Callable[[Any], Any]
 
@@ -137,6 +140,13 @@ def _array(name: str, values: list[Any]) -> NDArray[Any]:
     dtype = np.dtype(object) if name == "|O" else _dtype(name)
     if dtype.itemsize * len(values) > MAX_ARRAY:
         raise ValueError(f"an array of more than {MAX_ARRAY:,} bytes")
+    if dtype.kind == "U":
+        lengths = [len(str(value)) for value in values]
+        if dtype.itemsize > WIDE_ITEM:  # no wider than its texts
+            dtype = np.dtype(f"<U{max(lengths, default=1) or 1}")
+        content = dtype.alignment * (sum(lengths) + len(lengths))
+        if dtype.itemsize * len(values) > max(FREE_ARRAY, MOST_PADDING * content):
+            raise ValueError("an array of texts of such different lengths")
     found = np.empty(len(values), dtype)
     for i, value in enumerate(values):
         found[i] = value

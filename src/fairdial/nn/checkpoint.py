@@ -1,20 +1,22 @@
-"""The file that an interrupted training resumes from."""
+"""The file that an interrupted training resumes from: safetensors, followed by their SHA-256."""
 
 from __future__ import annotations
 
+import hashlib
 import json
 from pathlib import Path
 from typing import Any
 
-from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
+from safetensors import SafetensorError
+from safetensors.torch import load, save
 from torch import Tensor
 
-from fairdial._files import replacing
+from fairdial._files import write_file
 from fairdial.errors import CheckpointError
 
-FILE = "checkpoint.safetensors"
-FORMAT = 2
+FILE = "checkpoint.bin"
+FORMAT = 3
+DIGEST = hashlib.sha256().digest_size  # bytes at the end of the file
 
 Pieces = dict[str, dict[str, Tensor]]  # tensors by name, of net, step, batches, optimizers, ...
 
@@ -45,9 +47,9 @@ class Checkpoint:
             for name, tensor in entries.items()
         }
         header = {"format": FORMAT, "key": self.key, **progress}
+        body = save(tensors, metadata={"fairdial": json.dumps(header)})
         self.file.parent.mkdir(parents=True, exist_ok=True)
-        with replacing(self.file) as part:
-            save_file(tensors, part.name, metadata={"fairdial": json.dumps(header)})
+        write_file(self.file, body + hashlib.sha256(body).digest())
 
     def read(self) -> tuple[Pieces, dict[str, Any]]:
         """Return the tensors and the progress.
@@ -55,12 +57,14 @@ class Checkpoint:
         Raises
         ------
         CheckpointError
-            The file can't be read, or belongs to another run.
+            The file can't be read, was damaged, or belongs to another run.
         """
         try:
-            with safe_open(self.file, framework="pt") as stored:
-                header = json.loads((stored.metadata() or {})["fairdial"])
-                tensors = {name: stored.get_tensor(name) for name in stored.keys()}  # noqa: SIM118
+            stored = self.file.read_bytes()
+            body, digest = stored[:-DIGEST], stored[-DIGEST:]
+            if hashlib.sha256(body).digest() != digest:
+                raise ValueError("it was damaged or cut off")
+            tensors, header = load(body), _read_header(body)
         except (SafetensorError, KeyError, ValueError, OSError) as error:
             raise CheckpointError(
                 f"`checkpoint` must hold what an earlier run wrote; {self.file.name} can't be read "
@@ -76,3 +80,10 @@ class Checkpoint:
             piece, _, entry = name.partition("/")
             pieces.setdefault(piece, {})[entry] = tensor
         return pieces, header
+
+
+def _read_header(body: bytes) -> dict[str, Any]:
+    """Return the header, which is JSON within the metadata that safetensors begin with."""
+    end = 8 + int.from_bytes(body[:8], "little")
+    found: dict[str, Any] = json.loads(json.loads(body[8:end])["__metadata__"]["fairdial"])
+    return found

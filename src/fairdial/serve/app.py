@@ -318,6 +318,9 @@ async def _refused(request: Request, error: Exception) -> Response:
     assert isinstance(error, RefusedError)
     if error.status >= 500:
         log.error("request %s: %s", request.state.request, error.__cause__)
+    elif error.status == 401:
+        sender = "-" if request.client is None else request.client.host
+        log.warning("request %s: no valid token, from %s", request.state.request, sender)
     headers = {
         401: {"www-authenticate": 'Bearer realm="fairdial"'},
         408: {"connection": "close"},

@@ -5,6 +5,7 @@ The log is one SQLite file. A change is on the disk before anybody can see it (w
 agree, and a process that is killed leaves the last recorded change in effect. SQLite triggers
 refuse to change, replace or delete entries. Each entry has a hash of itself and of the entry before
 it, so :meth:`AuditLog.altered` finds an edited file unless everything after the edit was rewritten.
+An entry that doesn't match its hash never takes effect, and nothing can be added after it.
 
 Reading creates no file. If there is no write-ahead log beside the file, nobody is writing, and the
 file is read as immutable; if there is one, SQLite needs no new files.
@@ -56,7 +57,7 @@ COLUMNS = (
     "version, time, who, old_tolerance, old_confidence, tolerance, confidence, reason, model, "
     "gap, hash"
 )
-LAST = f"SELECT {COLUMNS} FROM audit ORDER BY version DESC LIMIT 1"
+LAST = f"SELECT {COLUMNS} FROM audit ORDER BY version DESC LIMIT 2"  # and the one before it
 BEFORE = f"SELECT {COLUMNS} FROM audit WHERE version < ? ORDER BY version DESC LIMIT ?"
 ALL = f"SELECT {COLUMNS} FROM audit ORDER BY version"
 MOVED = f"SELECT {COLUMNS} FROM audit WHERE who != ? LIMIT 1"
@@ -190,6 +191,9 @@ class AuditLog:
         if not self.path.is_file():
             raise InvalidInputError("audit", "be an existing file", given=repr(str(self.path)))
         self._writing, self._reading = threading.Lock(), threading.Lock()
+        self._checking = threading.Lock()
+        self._checked: list[Entry] = []  # newest entries whose link is known to hold
+        self._altered: tuple[tuple[tuple[int, int] | None, ...], int | None] | None = None
         self._writer: sqlite3.Connection | None = None
         self._reader: sqlite3.Connection | None = None
         try:
@@ -222,8 +226,19 @@ class AuditLog:
 
     def last(self) -> Entry | None:
         """Return the last entry, which is in effect, or None if there is none."""
-        found = self._read(LAST)
-        return found[0] if found else None
+        return self._check_link(self._read(LAST))
+
+    def _check_link(self, newest: list[Entry]) -> Entry | None:
+        """Return the first of the newest entries; raise if it isn't what was recorded."""
+        if not newest or newest == self._checked:
+            return newest[0] if newest else None
+        *values, found = astuple(newest[0])
+        previous = newest[1].hash if len(newest) > 1 else ""
+        follows = newest[0].version == (newest[1].version + 1 if len(newest) > 1 else 1)
+        if not follows or found != hash_entry(previous, *values):
+            raise AuditError(f"entry {newest[0].version} of the audit log was altered")
+        self._checked = newest
+        return newest[0]
 
     def entries(self, limit: int, before: int | None = None) -> list[Entry]:
         """Return at most ``limit`` entries, newest first, optionally those before a version."""
@@ -235,7 +250,23 @@ class AuditLog:
 
     def altered(self) -> int | None:
         """Return the version of the first entry that doesn't match its hash, or None."""
-        return first_altered(self._read(ALL, separately=True))
+        with self._checking:  # of many requests one reads the whole log, and only if it changed
+            state = self._state()
+            if self._altered is None or self._altered[0] != state:
+                self._altered = state, first_altered(self._read(ALL, separately=True))
+            return self._altered[1]
+
+    def _state(self) -> tuple[tuple[int, int] | None, ...]:
+        """Return size and time of the log's files, which any change of them changes."""
+        found: list[tuple[int, int] | None] = []
+        for path in (self.path, self.path.with_name(f"{self.path.name}-wal")):
+            try:
+                stat = path.stat()
+            except OSError:
+                found.append(None)
+            else:
+                found.append((stat.st_size, stat.st_mtime_ns))
+        return tuple(found)
 
     def _read(self, query: str, *values: int | str, separately: bool = False) -> list[Entry]:
         """Return entries; long reads use a separate connection, so that nobody waits for them."""
@@ -293,7 +324,7 @@ class AuditLog:
             try:
                 with transaction(self._writer):
                     rows = self._writer.execute(LAST).fetchall()
-                    previous = Entry(*rows[0]) if rows else None
+                    previous = self._check_link([Entry(*row) for row in rows])
                     version = previous.version if previous else 0
                     if seen is not None and seen != version:
                         raise DialMovedError(version)

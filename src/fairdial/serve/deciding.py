@@ -106,6 +106,8 @@ class Decider:
         The columns of its rows.
     groups : tuple of str
         Names of the groups as text, in the order of their codes.
+    merged : tuple of str
+        Names of small groups that training made part of another one.
     labels : list
         The negative and the positive label.
     points : PointCache
@@ -134,13 +136,21 @@ class Decider:
             self._codes[type(name), name] = code  # true is not 1
             if type(name) is float and name.is_integer():
                 self._codes[int, int(name)] = code  # many write 1.0 as 1 in JSON
+        self.merged: tuple[str, ...] = ()
+        training = getattr(model, "training_", {})
+        merged = training.get("merged_groups", {"name": "", "values": []})
+        for values in merged["values"]:  # each has the code of the group that it became part of
+            joined, name = (" & ".join(part) for part in (values, [merged["name"]] * len(values)))
+            if name in self.groups:
+                self._codes.setdefault((str, joined), self.groups.index(name))
+                self.merged += (joined,)
         column = model.sensitive_column
         self._sensitive = column if isinstance(column, (list, tuple)) else [column]
         self.unnamed: Any = None
         if len(self._names) == 1:
             self.unnamed = self._names[0]
         elif len(self._sensitive) == 1:
-            missing = getattr(model, "training_", {}).get("missing_group")
+            missing = training.get("missing_group")
             self.unnamed = missing if missing in self._names else None
         if not isinstance(model, Model):
             given = type(model).__name__

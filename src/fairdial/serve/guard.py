@@ -2,7 +2,7 @@
 
 :class:`GuardedProtocol` limits connections. uvicorn waits forever for the head of a request, of any
 size, on any number of connections. Here a connection is closed if the next head is late (408) or
-too large (431), or if there are too many connections.
+too large (431, also for the trailers of a body), or if there are too many connections.
 
 :class:`Guard` is pure ASGI around the application. An exception that nobody handled becomes a 500
 with an id. The server's log has the id, the exception's type and where it was raised, never its
@@ -73,10 +73,9 @@ class GuardedProtocol(AutoHTTPProtocol):  # type: ignore[misc, valid-type]
 
     def data_received(self, data: bytes) -> None:
         """Pass data on to uvicorn, unless the head has grown too large."""
-        if self._in_head:
-            self._head_bytes += len(data)
+        self._head_bytes += len(data)
         super().data_received(data)
-        if self._in_head and self._head_bytes > MOST_HEAD_BYTES:
+        if self._head_bytes > MOST_HEAD_BYTES:
             self._close(TOO_LARGE)
         if self._is_waiting():
             self._start_timer()
@@ -87,6 +86,16 @@ class GuardedProtocol(AutoHTTPProtocol):  # type: ignore[misc, valid-type]
         """Begin to count the bytes of a head that takes several reads."""
         super().on_message_begin()
         self._in_head, self._head_bytes = True, 0
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """Keep a header of the head; those after the body (trailers) are dropped."""
+        if self._in_head:
+            super().on_header(name, value)
+
+    def on_body(self, body: bytes) -> None:
+        """Begin to count the bytes between and after the parts of a body, which has own limits."""
+        super().on_body(body)
+        self._head_bytes = 0
 
     def on_headers_complete(self) -> None:
         """Refuse a complete head that is too large; the parser turns errors into a 400."""

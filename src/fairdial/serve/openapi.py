@@ -82,6 +82,7 @@ def _row(decider: Decider, **properties: Schema) -> Schema:
 
 def _group(decider: Decider) -> Schema:
     names = [json_name(name) for name in decider.frontier.groups]
+    names += [name for name in decider.merged if name not in names]
     return {"enum": names + ([] if decider.unnamed is None else [None])}
 
 

@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
+import json
+import unicodedata
 from collections.abc import Sequence
 from typing import Annotated, Any, NotRequired, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    StringConstraints,
+    ValidationError,
+)
 from pydantic_core import from_json
 from typing_extensions import TypedDict  # pydantic needs it before Python 3.12
 
@@ -15,6 +24,7 @@ MOST_ROWS = 1_000
 MOST_SCORES = 10_000
 LONGEST_REASON, LONGEST_NAME = 500, 100
 SHOWN = 5  # problems in one message
+LOOKALIKES = {"LATIN", "CYRILLIC", "GREEK"}  # alphabets with letters that look the same
 
 Number = Annotated[float, Field(strict=True, allow_inf_nan=False, ge=-LARGEST, le=LARGEST)]
 Tolerance = Annotated[float, Field(strict=True, ge=0.0, le=1.0)]
@@ -37,6 +47,35 @@ def _text(longest: int) -> StringConstraints:
     return StringConstraints(
         strict=True, strip_whitespace=True, min_length=1, max_length=longest, pattern=r"\S"
     )
+
+
+def check_name(text: str) -> str:
+    """Return a name in its normal form (NFKC); raise ValueError for one that looks like another.
+
+    Examples
+    --------
+    >>> from fairdial.serve.requests import check_name
+    >>> check_name("Ann \N{LATIN SMALL LETTER E WITH ACUTE}")
+    'Ann é'
+    >>> check_name("\N{CYRILLIC SMALL LETTER DZE}erver")
+    Traceback (most recent call last):
+    ...
+    ValueError: letters of several alphabets
+    """
+    normal = unicodedata.normalize("NFKC", text).strip()
+    if not normal.isprintable():
+        raise ValueError("characters that can't be seen")
+    letters = {unicodedata.name(x, "").partition(" ")[0] for x in normal if x.isalpha()}
+    if len(letters & LOOKALIKES) > 1:
+        raise ValueError("letters of several alphabets")
+    return normal
+
+
+def check_visible(text: str) -> str:
+    """Return text without control characters, except for line breaks; raise ValueError."""
+    if not all(x in "\n\t" or x.isprintable() or x.isspace() for x in text):
+        raise ValueError("characters that can't be seen")
+    return text
 
 
 class Request(BaseModel):
@@ -67,8 +106,8 @@ class DialRequest(Request):
 
     tolerance: Tolerance
     confidence: Confidence | None = None
-    reason: Annotated[str, _text(LONGEST_REASON)]
-    by: Annotated[str, _text(LONGEST_NAME)] | None = None
+    reason: Annotated[str, _text(LONGEST_REASON), AfterValidator(check_visible)]
+    by: Annotated[str, _text(LONGEST_NAME), AfterValidator(check_name)] | None = None
 
 
 class ObservedRow(Request):
@@ -125,6 +164,7 @@ GIVEN = {  # by pydantic's error type, where the kind of the value is right
     "string_too_short": "empty text",
     "string_pattern_mismatch": "empty text",
     "string_too_long": "longer text",
+    "value_error": "text with characters that can't be seen, or of several alphabets",
     "too_short": "an empty list",
     "too_long": "a longer list",
     "greater_than": OUT_OF_RANGE,
@@ -137,12 +177,27 @@ GIVEN = {  # by pydantic's error type, where the kind of the value is right
 Parsed = TypeVar("Parsed", bound=BaseModel)
 
 
-def parse(kind: type[Parsed], body: bytes) -> Parsed:
-    """Return a request from its body; raise RefusedError without repeating any of its values."""
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise ValueError("a repeated key")
+    return found
+
+
+def parse(kind: type[Parsed], body: bytes, *, once: bool = False) -> Parsed:
+    """Return a request from its body; raise RefusedError without repeating any of its values.
+
+    With ``once``, a key may occur only once in an object; otherwise its last value counts.
+    """
     try:
         data = from_json(body, allow_inf_nan=False)  # parsing and validating in two steps is faster
     except ValueError:
         raise RefusedError(422, "the body must be valid JSON, without NaN or Infinity.") from None
+    try:
+        if once:
+            json.loads(body, object_pairs_hook=_once)
+    except ValueError:
+        raise RefusedError(422, "the body must have each key once.") from None
     try:
         return kind.model_validate(data)
     except ValidationError as error:

@@ -170,7 +170,7 @@ class Service:
 
     def move_dial(self, body: bytes, seen: int | None) -> Entry:
         """Change the dial; when this returns, the change is recorded and in effect."""
-        request = parse(DialRequest, body)
+        request = parse(DialRequest, body, once=True)
         if request.by is not None and request.by.casefold() == SERVER:
             raise RefusedError(422, f"`by` must be a person's name, got the reserved {SERVER!r}.")
         least, confidence = self.least_confidence, request.confidence
@@ -261,8 +261,12 @@ class Service:
             return text, [own], np.zeros(len(tolerances), np.intp)
         distinct, places = np.unique(np.array(tolerances, np.float64), return_inverse=True)
         others = distinct[distinct != dial.tolerance]
-        if dial.confidence is not None:  # other rows are decided on at the dial's tolerance
-            self._refuse_mixture(1 + len(others))
+        if dial.confidence is not None and len(others) and not self.decider.frontier.mixes:
+            raise RefusedError(  # rows of other requests are decided on at the dial's tolerance
+                422,
+                "`tolerance` must be left out, or be the dial's: with confidence, rows with "
+                "different tolerances may have a larger gap than each tolerance allows.",
+            )
         if len(others) > MAX_ROW_TOLERANCES and self.decider.searches:
             raise RefusedError(
                 422,
@@ -274,16 +278,6 @@ class Service:
         if len(others) < len(distinct):
             points.insert(int(np.searchsorted(others, dial.tolerance)), own)
         return ",".join(map(self._point_json, points)), points, places
-
-    def _refuse_mixture(self, n_tolerances: int) -> None:
-        try:
-            self.decider.frontier.check_mixture(n_tolerances)
-        except CannotCertifyError as error:
-            raise RefusedError(
-                422,
-                "`tolerance` must be left out, or be the dial's: with confidence, rows with "
-                "different tolerances may have a larger gap than each tolerance allows.",
-            ) from error
 
     def _count(self, codes: Codes, selected: Mask) -> None:
         groups, labels = self.decider.groups, self._label_names
@@ -329,6 +323,16 @@ class Service:
         }
 
     def _gauges(self) -> Iterator[GaugeMetricFamily]:
+        """Return what the files say; counters are there even if a file can't be read."""
+        try:
+            found = list(self._read_gauges())
+        except (AuditError, ObservedError):
+            found = []
+        text = "Whether the dial and the observations can be read."
+        yield GaugeMetricFamily("fairdial_files_readable", text, value=float(bool(found)))
+        yield from found
+
+    def _read_gauges(self) -> Iterator[GaugeMetricFamily]:
         dial = self.current_dial()
         for name, text, value in (
             ("fairdial_dial_tolerance", "The dial's tolerance.", dial.tolerance),

@@ -58,6 +58,46 @@ def test_a_move_is_recorded_and_in_effect_at_once(ask, case, token):
     assert entry["new"] == {"tolerance": 0.05, "confidence": None}
 
 
+@pytest.mark.parametrize(
+    "name", ["José Müller-Łukasz", "Ωνάσης", "Иван Петров", "王小明", "O'Neil (HR)", "علی"]
+)
+def test_names_of_any_alphabet_are_recorded(name, ask, token):
+    body = {"tolerance": 0.05, "reason": "line 1\nline 2", "by": name}
+    assert ask.put("/v1/dial", json=body, headers=token).status_code == 200
+    assert ask.get("/v1/audit").json()["entries"][0]["who"] == name
+
+
+def test_a_move_names_each_field_once(ask, token):
+    headers = token | {"content-type": "application/json"}
+    body = '{"tolerance": 0.05, "reason": "x", "tolerance": 0.2}'
+    assert ask.put("/v1/dial", content=body, headers=headers).status_code == 422
+    assert ask.get("/v1/dial").json()["version"] == 1
+
+
+def test_a_wrong_token_is_logged_with_its_sender_and_not_itself(ask, caplog):
+    wrong = {"authorization": "Bearer not-the-token-at-all"}
+    body = {"tolerance": 0.05, "reason": "x"}
+    answer = ask.put("/v1/dial", json=body, headers=wrong)
+    assert answer.status_code == 401
+    (line,) = [record.getMessage() for record in caplog.records if record.name == "fairdial.serve"]
+    assert answer.json()["request"] in line
+    assert "not-the-token" not in line
+
+
+def test_counters_are_served_while_the_log_is_unreadable(ask, monkeypatch):
+    def fail(_):
+        raise AuditError("disk I/O error")
+
+    assert "fairdial_files_readable 1.0" in ask.get("/metrics").text
+    monkeypatch.setattr(AuditLog, "last", fail)
+    assert ask.get("/v1/dial").status_code == 503
+    found = ask.get("/metrics")
+    assert found.status_code == 200
+    assert "fairdial_files_readable 0.0" in found.text
+    assert 'fairdial_requests_total{path="/v1/dial",status="503"} 1.0' in found.text
+    assert "fairdial_dial_tolerance" not in found.text
+
+
 def test_a_move_without_a_name_is_unnamed(ask, token):
     ask.put("/v1/dial", json={"tolerance": 0.05, "reason": "x"}, headers=token)
     assert ask.get("/v1/audit").json()["entries"][0]["who"] == "unnamed"
@@ -134,6 +174,13 @@ def test_a_change_based_on_an_old_version_is_refused(ask, token):
         {"reason": 7},
         {"by": ""},
         {"by": "b" * (requests.LONGEST_NAME + 1)},
+        {"by": "server\0"},
+        {"by": "ser\N{ZERO WIDTH SPACE}ver"},
+        {"by": "\N{FULLWIDTH LATIN SMALL LETTER S}erver"},
+        {"by": "\N{CYRILLIC SMALL LETTER DZE}erver"},
+        {"by": "An\x1b[2Jn"},
+        {"reason": "x\x1b[2J"},
+        {"reason": "x\N{RIGHT-TO-LEFT OVERRIDE}"},
         {"tolerance": -0.01},
         {"tolerance": 1.01},
         {"tolerance": "0.1"},

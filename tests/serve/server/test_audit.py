@@ -185,6 +185,46 @@ def test_an_altered_entry_is_found(statement, found, path, opened):
     assert log.altered() == reader.altered() == found
 
 
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "UPDATE audit SET tolerance = 0.9 WHERE version = 3",
+        "UPDATE audit SET hash = 'x' WHERE version = 2",
+        "INSERT INTO audit SELECT version + 1, time, who, old_tolerance, old_confidence, 0.9, "
+        "confidence, reason, model, gap, hash FROM audit WHERE version = 3",
+        "DELETE FROM audit WHERE version = 2",
+    ],
+)
+def test_an_altered_entry_never_takes_effect(statement, path, opened):
+    log, reader = opened(path, create=True), opened(path, write=False)
+    for tolerance in (0.1, 0.2, 0.3):
+        move(log, tolerance)
+    assert log.last().tolerance == reader.last().tolerance == 0.3
+    other = sqlite3.connect(path)
+    for trigger in ("audit_kept", "audit_unchanged"):
+        other.execute(f"DROP TRIGGER {trigger}")
+    other.execute(statement)
+    other.commit()
+    other.close()
+    for one in (log, reader, opened(path)):
+        with pytest.raises(AuditError):
+            one.last()
+    with pytest.raises(AuditError):
+        move(log, 0.4)
+
+
+def test_the_whole_log_is_read_again_only_after_a_change(path, opened, monkeypatch):
+    log, other = opened(path, create=True), opened(path)
+    read, queries = AuditLog._read, []
+    monkeypatch.setattr(
+        AuditLog, "_read", lambda self, *a, **k: queries.append(a) or read(self, *a, **k)
+    )
+    for i in range(4):
+        move(other, i / 10)
+        assert [log.altered() for _ in range(5)] == [None] * 5
+        assert len(queries) == i + 1
+
+
 def test_changes_by_the_server_itself_dont_count_as_moved(path, opened):
     log = opened(path, create=True)
     move(log, 0.1, who="server")

@@ -124,12 +124,35 @@ def test_a_large_head_is_refused(parts, port, monkeypatch):
             assert connection.recv(1_000).startswith(b"HTTP/1.1 %d " % status)
 
 
-@pytest.mark.parametrize("begun", [WHOLE[:-2], WHOLE[:-2] + b"X-Endless: ", WHOLE + WHOLE[:-2]])
+CHUNKED = WHOLE.replace(b"GET", b"POST")[:-2] + b"Transfer-Encoding: chunked\r\n\r\n"
+
+
+@pytest.mark.parametrize(
+    "begun",
+    [
+        WHOLE[:-2],
+        WHOLE[:-2] + b"X-Endless: ",
+        WHOLE + WHOLE[:-2],
+        CHUNKED + b"2\r\nhi\r\n0\r\n",  # trailers
+        CHUNKED + b"2\r\nhi\r\n0\r\nX-Endless: ",
+        CHUNKED + b"2;name=",  # an extension of a chunk
+    ],
+)
 def test_an_endless_head_is_cut_off(begun, port, monkeypatch):
     """Also if it is one endless header, or follows a request that is still being answered."""
     monkeypatch.setattr(guard, "HEAD_TIMEOUT", 60.0)
-    piece = b"x" * 10_000 if begun.endswith(b": ") else b"X-Padding: xxxxxxxxx\r\n" * 400
+    piece = b"x" * 10_000 if begun[-1:] in b" =" else b"X-Padding: xxxxxxxxx\r\n" * 400
     with connect(port) as connection:
         connection.sendall(begun)
         with pytest.raises(ConnectionError):
             connection.sendall(piece * 10_000)
+
+
+def test_a_long_body_with_trailers_is_no_head(port, monkeypatch):
+    monkeypatch.setattr(guard, "HEAD_TIMEOUT", 60.0)
+    chunk = b"2710\r\n" + b"x" * 10_000 + b"\r\n"
+    with connect(port) as connection:
+        connection.sendall(CHUNKED + chunk * 30 + b"0\r\nX-Sum: 1\r\n\r\n")
+        answer = http.client.HTTPResponse(connection)
+        answer.begin()
+        assert (answer.status, answer.read()) == (200, b"ok")
