@@ -60,11 +60,28 @@ def estimator_logits(estimator: Any, X: Any, *, positive: object, method: str) -
             if positive not in classes:
                 return np.full(len(given), -np.inf)
             given = given[:, classes.index(positive)]
+        if np.any((given < 0) | (given > 1)):
+            raise InvalidInputError(
+                "estimator",
+                "give probabilities between 0 and 1 by predict_proba",
+                given=f"{type(estimator).__name__}, which gives {given[(given < 0) | (given > 1)][0]:g}",
+                hint="Boosters with a custom objective give raw scores: pass them to "
+                "fairdial.sweep.",
+            )
         return proba_to_logits(given, "predict_proba of `estimator`")
     if method == "decision_function":
         scores = check_scores(given, "decision_function of `estimator`").astype(np.float64)
         return -scores if classes and classes[0] == positive else scores
-    return np.where(as_vector(given, "predict of `estimator`") == positive, 1.0, -1.0)
+    labels = as_vector(given, "predict of `estimator`")
+    known = set(classes) or {positive, *labels[labels != positive][:1].tolist()}
+    if not set(labels.tolist()) <= known:
+        raise InvalidInputError(
+            "estimator",
+            "be a classifier of two labels",
+            given=f"{type(estimator).__name__}, whose predict gives other values",
+            hint="Scores of regressors and rankers can be passed to fairdial.sweep.",
+        )
+    return np.where(labels == positive, 1.0, -1.0)
 
 
 class SklearnScorer:

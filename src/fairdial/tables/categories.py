@@ -78,7 +78,7 @@ class CategoryEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
                 found |= {name: values[:, i] for i, name in enumerate(names)}
             elif isinstance(block, Code):
                 codes = np.where(np.isnan(values[:, 0]), -1.0, values[:, 0]).astype(np.intp)
-                found[str(block.name)] = pd.Categorical.from_codes(codes, list(block.categories))
+                found[str(block.name)] = pd.Categorical.from_codes(codes, _names(block))
             else:
                 found[str(block.name)] = values[:, 0]
         return pd.DataFrame(found, index=getattr(X, "index", None))
@@ -92,3 +92,10 @@ class CategoryEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             else:
                 names.append(str(block.name))
         return np.array(names, dtype=object)
+
+
+def _names(block: Code) -> list[Any]:
+    """Return names of the categories: the codes, unless all are text that XGBoost can store."""
+    known = block.categories
+    plain = all(isinstance(value, str) and value.isascii() for value in known)
+    return list(known) if plain else list(range(len(known)))
