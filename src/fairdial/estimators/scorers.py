@@ -1,7 +1,8 @@
 """Scorers: anything that gives each row a logit.
 
 A scorer has ``logits(X, groups) -> (n,)``; thresholds need nothing else from a model. The adapters
-here wrap scikit-learn classifiers, one for all rows or one for each group.
+here wrap scikit-learn classifiers, one for all rows or one for each group. scikit-learn and scipy.optimize are
+imported where they are used, because deciding by plain models needs neither.
 """
 
 from __future__ import annotations
@@ -10,10 +11,7 @@ from collections.abc import Hashable, Sequence
 from typing import Any, Protocol
 
 import numpy as np
-from scipy.optimize import minimize
 from scipy.special import expit
-from sklearn.utils import _safe_indexing
-from sklearn.utils.validation import _num_samples
 
 from fairdial._arrays import Codes, Floats, Mask, Scores, Weights
 from fairdial._validation import (
@@ -51,6 +49,8 @@ def find_method(estimator: object, predict_method: str = "auto") -> str:
 
 def estimator_logits(estimator: Any, X: Any, *, positive: object, method: str) -> Floats:
     """Return the logits of a fitted scikit-learn classifier for the label ``positive``."""
+    from sklearn.utils.validation import _num_samples
+
     given = getattr(estimator, method)(X)
     check_same_length(range(_num_samples(X)), given, ("X", f"{method} of `estimator`"))
     classes = list(getattr(estimator, "classes_", ()))
@@ -106,6 +106,8 @@ class SklearnScorer:
         """Return (n,) log-odds of the positive label."""
         if len(self.estimators) == 1:
             return self._one(self.estimators[0], X)
+        from sklearn.utils import _safe_indexing
+
         groups = np.asarray(groups)
         if groups.dtype.kind not in "iu" or not np.isin(groups, range(len(self.estimators))).all():
             raise InvalidInputError(
@@ -176,6 +178,8 @@ class PlattMap:
 
 def _fit_line(logits: Scores, positive: Mask, weights: Weights) -> tuple[float, float]:
     """Return slope and intercept; repeated rows and whole weights give the same bits."""
+    from scipy.optimize import minimize
+
     clipped = np.clip(logits.astype(np.float64), -30.0, 30.0)  # infinite scores count, too
     z, place = np.unique(clipped, return_inverse=True)
     n_by_score = np.bincount(place, weights, len(z))

@@ -10,11 +10,10 @@ from sklearn.base import BaseEstimator, TransformerMixin
 
 from fairdial._validation import check_choice
 from fairdial.tables.columns import Value, as_table, column_names, find_columns, keep_names
-from fairdial.tables.inputs import Code, Number, OneHot
+from fairdial.tables.inputs import MOST_CODES, Code, Number, OneHot
 from fairdial.tables.plan import Categorical
 
 FREQUENT = 10  # rows
-MOST_CATEGORIES = 254
 
 
 class CategoryEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
@@ -57,7 +56,7 @@ class CategoryEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         return self
 
     def _block(self, name: Value, column: pd.Series) -> Code | OneHot:
-        known = Categorical.fit(name, column, FREQUENT, MOST_CATEGORIES).categories
+        known = Categorical.fit(name, column, FREQUENT, MOST_CODES).categories
         if self.output == "one_hot":
             return OneHot(name, known)
         return Code(name, known, tuple(map(float, range(len(known)))))
