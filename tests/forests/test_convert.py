@@ -126,6 +126,18 @@ def test_histogram_boosting_with_its_own_encoder(method: str) -> None:
     check(model, as_categories(TRAIN), as_categories(UNSEEN), method=method)
 
 
+def test_numbers_beyond_single_precision_are_refused_as_by_scikit_learn() -> None:
+    train, test = TRAIN[NUMBERS].to_numpy(), TEST[NUMBERS].to_numpy().copy()
+    model = RandomForestClassifier(3, random_state=0)
+    plain = check(model, train, test)
+    test[5, 0] = 1e39
+    for scorer in (model.predict_proba, plain.logits):
+        with pytest.raises(ValueError, match="float32"):
+            scorer(test)
+    with pytest.raises(InvalidInputError):
+        plain.record_logits([{"0": 1e39, "1": 0.0}])
+
+
 def test_arrays_without_names() -> None:
     train, test = TRAIN[NUMBERS].to_numpy(), TEST[NUMBERS].to_numpy()
     check(HistGradientBoostingClassifier(max_iter=9), train, test)
