@@ -126,6 +126,7 @@ def test_histogram_boosting_with_its_own_encoder(method: str) -> None:
     check(model, as_categories(TRAIN), as_categories(UNSEEN), method=method)
 
 
+@pytest.mark.filterwarnings("ignore:overflow")
 def test_numbers_beyond_single_precision_are_refused_as_by_scikit_learn() -> None:
     train, test = TRAIN[NUMBERS].to_numpy(), TEST[NUMBERS].to_numpy().copy()
     model = RandomForestClassifier(3, random_state=0)

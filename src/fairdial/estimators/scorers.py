@@ -1,8 +1,8 @@
 """Scorers: anything that gives each row a logit.
 
 A scorer has ``logits(X, groups) -> (n,)``; thresholds need nothing else from a model. The adapters
-here wrap scikit-learn classifiers, one for all rows or one for each group. scikit-learn and scipy.optimize are
-imported where they are used, because deciding by plain models needs neither.
+here wrap scikit-learn classifiers, one for all rows or one for each group. scikit-learn is imported
+where it is used, because plain models don't need it.
 """
 
 from __future__ import annotations
@@ -23,8 +23,10 @@ from fairdial._validation import (
 )
 from fairdial.core.logits import proba_to_logits
 from fairdial.errors import InvalidInputError
+from fairdial.forests.forest import library_of
 
 PREDICT_METHODS = ("predict_proba", "decision_function", "predict")
+ROUNDED = 1e-3  # by how much probabilities of two classes may miss 1
 STEEPEST, FLATTEST = 1e3, 1e-3  # bounds of recalibration's slopes, which keep the order of scores
 
 
@@ -57,6 +59,12 @@ def estimator_logits(estimator: Any, X: Any, *, positive: object, method: str) -
     if method == "predict_proba":
         given = np.asarray(given)
         if given.ndim == 2:
+            if library_of(estimator) and np.any(np.abs(given.sum(axis=1) - 1) > ROUNDED):
+                raise InvalidInputError(
+                    "estimator",
+                    "have one output",
+                    given=f"{type(estimator).__name__} with {given.shape[1]} outputs",
+                )
             if positive not in classes:
                 return np.full(len(given), -np.inf)
             given = given[:, classes.index(positive)]
@@ -64,7 +72,7 @@ def estimator_logits(estimator: Any, X: Any, *, positive: object, method: str) -
             raise InvalidInputError(
                 "estimator",
                 "give probabilities between 0 and 1 by predict_proba",
-                given=f"{type(estimator).__name__}, which gives {given[(given < 0) | (given > 1)][0]:g}",
+                given=f"{type(estimator).__name__}, which gives {_first_beyond(given):g}",
                 hint="Boosters with a custom objective give raw scores: pass them to "
                 "fairdial.sweep.",
             )
@@ -82,6 +90,11 @@ def estimator_logits(estimator: Any, X: Any, *, positive: object, method: str) -
             hint="Scores of regressors and rankers can be passed to fairdial.sweep.",
         )
     return np.where(labels == positive, 1.0, -1.0)
+
+
+def _first_beyond(given: Floats) -> float:
+    """Return the first number that is no probability."""
+    return float(given[(given < 0) | (given > 1)][0])
 
 
 class SklearnScorer:
