@@ -5,7 +5,7 @@ Importing scikit-learn takes longer than deciding on a few rows.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -40,7 +40,7 @@ class PlainDial:
     frontier_: Frontier
     scorer_: PlainScorer
     platt_: PlattMap | None
-    training_: dict[str, Any]
+    training_: Mapping[str, Any]
     trained_groups_: tuple[Any, ...] | None
     feature_names_in_: Any
     feature_dtypes_: dict[Any, Any]

@@ -73,8 +73,8 @@ def estimator_logits(estimator: Any, X: Any, *, positive: object, method: str) -
                 "estimator",
                 "give probabilities between 0 and 1 by predict_proba",
                 given=f"{type(estimator).__name__}, which gives {_first_beyond(given):g}",
-                hint="Boosters with a custom objective give raw scores: pass them to "
-                "fairdial.sweep.",
+                hint="Boosters with a custom objective give raw scores: turn them into log-odds "
+                "and pass them to fairdial.sweep.",
             )
         return proba_to_logits(given, "predict_proba of `estimator`")
     if method == "decision_function":
@@ -87,7 +87,8 @@ def estimator_logits(estimator: Any, X: Any, *, positive: object, method: str) -
             "estimator",
             "be a classifier of two labels",
             given=f"{type(estimator).__name__}, whose predict gives other values",
-            hint="Scores of regressors and rankers can be passed to fairdial.sweep.",
+            hint="Turn scores of a regressor or ranker into log-odds and pass them to "
+            "fairdial.sweep.",
         )
     return np.where(labels == positive, 1.0, -1.0)
 

@@ -72,7 +72,7 @@ def as_classifier(model: Any) -> Any:
             "estimator",
             f"have the objective {' or '.join(known)}",
             given=f"a {library}.{NATIVE[library]} with {objective or 'a custom objective'}",
-            hint="Other scores can be passed to fairdial.sweep.",
+            hint="Turn other scores into log-odds and pass them to fairdial.sweep.",
         )
     return NativeBooster(library, model)
 
