@@ -20,6 +20,13 @@ EXTRAS = USED | {"all", "catboost", "docs", "lightgbm", "peers", "tarte", "test"
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 
 
+@pytest.mark.parametrize("name", ["lightgbm", "xgboost", "catboost"])
+def test_the_tests_install_what_the_boosters_extras_do(name: str) -> None:
+    extras = PROJECT["optional-dependencies"]
+    installed = {line.split("#")[0].strip() for line in extras["test"]}
+    assert {line.split("#")[0].strip() for line in extras[name]} <= installed
+
+
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> zipfile.ZipFile:
     folder = tmp_path_factory.mktemp("wheel")

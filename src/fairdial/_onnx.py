@@ -55,7 +55,7 @@ class Graph:
     def constant(self, values: ArrayLike, dtype: DTypeLike = np.float64) -> str:
         """Store an array."""
         name = f"{self._prefix}c{len(self._constants)}"
-        array = np.ascontiguousarray(values, dtype)
+        array = np.asarray(values, dtype, order="C")
         self._constants.append(self._onnx.numpy_helper.from_array(array, name))
         return name
 

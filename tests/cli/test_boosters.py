@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
+
+import fairdial
 
 RNG = np.random.default_rng(0)
 N = 500
@@ -45,3 +49,24 @@ def test_a_booster_is_trained_decides_and_is_exported(
     done = shell("export", model, "--onnx", tmp_path / "model.onnx")
     assert done.exit_code == 0, done.output
     assert (tmp_path / "model.onnx").exists()
+
+
+def test_predicting_by_a_plain_model_needs_no_scikit_learn(shell: Any, tmp_path: Path) -> None:
+    TABLE.to_csv(tmp_path / "rows.csv", index=False)
+    model, rows = tmp_path / "model", tmp_path / "rows.csv"
+    done = shell("train", rows, "--label", "paid", "--positive", "yes", "--sensitive", "sex",
+                 "--method", "logistic", "--tolerance", "0.1", "--out", model)  # fmt: skip
+    assert done.exit_code == 0, done.output
+    code = (
+        "import sys; from fairdial.cli import main; "
+        f"main(['predict', {str(model)!r}, {str(rows)!r}, '--out', {str(tmp_path / 'out.csv')!r}],"
+        " standalone_mode=False); sys.exit('sklearn' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+    found, estimator = pd.read_csv(tmp_path / "out.csv"), fairdial.load(model)
+    X = TABLE[["age", "job"]]
+    assert found["decision"].tolist() == (
+        estimator.predict(TABLE[[*X, "sex"]], tolerance=0.1).tolist()
+    )
+    margins = estimator.decision_function(TABLE[[*X, "sex"]], tolerance=0.1)
+    assert np.array_equal(found["margin"], margins)

@@ -20,11 +20,12 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, OrdinalEncoder, StandardScaler
 from sklearn.tree import DecisionTreeClassifier
 
-from fairdial import TableEncoder
+from fairdial import InvalidInputError, TableEncoder, proba_to_logits
 from fairdial.estimators.learners import boosting
 from fairdial.estimators.scorers import estimator_logits
 from fairdial.forests.convert import convert
 from fairdial.forests.forest import CannotConvertError
+from fairdial.forests.native import as_classifier
 from fairdial.forests.plain import PlainModel
 from fairdial.forests.steps import Columns
 
@@ -54,6 +55,7 @@ TEST.loc[::7, "age"] = np.nan
 UNSEEN = TEST.assign(job=TEST["job"].where(TEST.index % 4 > 0, "baker"))
 UNSEEN.loc[::6, "city"] = None
 TEXTS, NUMBERS = ["job", "city"], ["age", "pay"]
+QUIET = {"verbose": 0, "allow_writing_files": False, "iterations": 2, "thread_count": 1}
 
 
 def as_categories(table: pd.DataFrame) -> pd.DataFrame:
@@ -124,6 +126,19 @@ def test_histogram_boosting_with_its_own_encoder(method: str) -> None:
     check(model, as_categories(TRAIN), as_categories(UNSEEN), method=method)
 
 
+@pytest.mark.filterwarnings("ignore:overflow")
+def test_numbers_beyond_single_precision_are_refused_as_by_scikit_learn() -> None:
+    train, test = TRAIN[NUMBERS].to_numpy(), TEST[NUMBERS].to_numpy().copy()
+    model = RandomForestClassifier(3, random_state=0)
+    plain = check(model, train, test)
+    test[5, 0] = 1e39
+    for scorer in (model.predict_proba, plain.logits):
+        with pytest.raises(ValueError, match="float32"):
+            scorer(test)
+    with pytest.raises(InvalidInputError):
+        plain.record_logits([{"0": 1e39, "1": 0.0}])
+
+
 def test_arrays_without_names() -> None:
     train, test = TRAIN[NUMBERS].to_numpy(), TEST[NUMBERS].to_numpy()
     check(HistGradientBoostingClassifier(max_iter=9), train, test)
@@ -166,30 +181,94 @@ def test_xgboost(positive: int) -> None:
 @pytest.mark.parametrize("nan_mode", ["Min", "Max"])
 def test_catboost(nan_mode: str) -> None:
     quiet = {"verbose": 0, "allow_writing_files": False, "thread_count": 1}
-    model = catboost.CatBoostClassifier(iterations=20, nan_mode=nan_mode, **quiet)
+    model = catboost.CatBoostClassifier(
+        iterations=20, nan_mode=nan_mode, boost_from_average=nan_mode == "Max", **quiet
+    )
     check(model, TRAIN[NUMBERS], TEST[NUMBERS].assign(age=TEST["age"].fillna(30)))
     check(make_pipeline(TableEncoder(n_bins=0), model), TRAIN, UNSEEN, positive=0)
 
 
-def test_native_boosters() -> None:
+def native(library: str, objective: str = "", **more: Any) -> Any:
+    """A booster of the library's own API, trained on numbers without names."""
     X = TRAIN[NUMBERS].to_numpy()
-    booster = lightgbm.train(
-        {"objective": "binary", "verbose": -1, "num_threads": 1},
-        lightgbm.Dataset(X, Y),
-        num_boost_round=5,
+    if library == "lightgbm":
+        settings = {"objective": objective or "binary", "verbose": -1, "num_threads": 1}
+        return lightgbm.train(settings, lightgbm.Dataset(X, Y, **more), num_boost_round=5)
+    if library == "xgboost":
+        settings = {"objective": objective or "binary:logistic", "nthread": 1}
+        return xgboost.train(settings, xgboost.DMatrix(X, Y), num_boost_round=5)
+    return catboost.CatBoost({"loss_function": objective or "Logloss", **QUIET}).fit(X, Y)
+
+
+def own_probabilities(booster: Any, X: Any) -> Any:
+    """What the booster's own ``predict`` says."""
+    if isinstance(booster, xgboost.Booster):
+        return booster.predict(xgboost.DMatrix(X))
+    if isinstance(booster, catboost.CatBoost):
+        return booster.predict(X, prediction_type="Probability")[:, 1]
+    return booster.predict(X)
+
+
+@pytest.mark.parametrize("library", ["lightgbm", "xgboost", "catboost"])
+@pytest.mark.parametrize("positive", [0, 1])
+def test_native_boosters(library: str, positive: int) -> None:
+    booster, test = native(library), TEST[NUMBERS].fillna(30).to_numpy()
+    model = as_classifier(booster)
+    p = model.predict_proba(test)
+    assert np.array_equal(p[:, 1], own_probabilities(booster, test))
+    plain = convert(model, columns(test), positive=positive, method="predict_proba")
+    assert np.array_equal(plain.logits(test), proba_to_logits(p[:, positive]))
+    assert plain.source == type(booster).__name__
+
+
+@pytest.mark.parametrize(
+    ("library", "objective", "more"),
+    [
+        ("lightgbm", "lambdarank", {"group": [N // 10] * 10}),
+        ("lightgbm", "regression", {}),
+        ("xgboost", "reg:squarederror", {}),
+        ("xgboost", "rank:pairwise", {}),
+        ("catboost", "RMSE", {}),
+    ],
+)
+def test_native_boosters_without_probabilities_are_refused(
+    library: str, objective: str, more: Any
+) -> None:
+    with pytest.raises(InvalidInputError, match=objective) as caught:
+        as_classifier(native(library, objective, **more))
+    assert caught.value.argument == "estimator"
+
+
+def test_a_native_booster_uses_all_its_trees_after_early_stopping() -> None:
+    X = TEST[NUMBERS].to_numpy()
+    booster = xgboost.train(
+        {"objective": "binary:logistic", "nthread": 1, "learning_rate": 0.9},
+        xgboost.DMatrix(X[:700], Y[:700]),
+        200,
+        evals=[(xgboost.DMatrix(X[700:], Y[700:]), "held_out")],
+        early_stopping_rounds=3,
+        verbose_eval=False,
     )
-    plain = convert(booster, columns(X), positive=1, method="predict")
-    p = 1 / (1 + np.exp(-plain.logits(X)))
-    assert np.allclose(p, booster.predict(X), rtol=1e-12)
-    matrix = xgboost.DMatrix(X, Y)
-    other = xgboost.train({"objective": "binary:logistic"}, matrix, num_boost_round=5)
-    plain = convert(other, columns(X), positive=1, method="predict")
-    assert np.allclose(1 / (1 + np.exp(-plain.logits(X))), other.predict(matrix), rtol=1e-6)
-    model = catboost.CatBoost({"loss_function": "Logloss", "iterations": 5, "verbose": 0,
-                               "allow_writing_files": False})  # fmt: skip
-    model.fit(X, Y)
-    plain = convert(model, columns(X), positive=1, method="predict")
-    assert np.allclose(plain.logits(X), model.predict(X), rtol=1e-12)
+    assert booster.best_iteration < booster.num_boosted_rounds() - 1
+    plain = convert(as_classifier(booster), columns(X), positive=1, method="predict_proba")
+    assert np.array_equal(plain.logits(X), proba_to_logits(own_probabilities(booster, X)))
+
+
+def test_xgboost_keeps_its_categories_whatever_the_rows_say() -> None:
+    model = xgboost.XGBClassifier(n_jobs=1, n_estimators=9, enable_categorical=True)
+    model.fit(as_categories(TRAIN), Y)
+    other = TRAIN.assign(
+        job=pd.Categorical(TRAIN["job"], sorted(JOBS, reverse=True)),
+        city=pd.Categorical(TRAIN["city"], ["C", "A", "B"]),
+    )
+    expected = estimator_logits(model, other, positive=1, method="predict_proba")
+    plain = convert(model, columns(other), positive=1, method="predict_proba")
+    assert np.array_equal(plain.logits(other), expected)
+    assert np.array_equal(plain.logits(TRAIN), expected)  # text is enough
+    beyond = as_categories(TRAIN.replace({"job": {"cook": "Köchin", "nurse": "Käser"}}))
+    model.fit(beyond, Y)  # XGBoost can't tell such text apart
+    with pytest.raises(CannotConvertError, match="ASCII"):
+        convert(model, columns(beyond), positive=1, method="predict_proba")
 
 
 def test_early_stopping_uses_the_best_iteration() -> None:
@@ -217,7 +296,6 @@ def _own_objective(y: Any, p: Any) -> tuple[Any, Any]:
     return p - y, np.ones_like(p)
 
 
-QUIET = {"verbose": 0, "allow_writing_files": False, "iterations": 2, "thread_count": 1}
 SEVERAL = (TRAIN["pay"].fillna(0) > 0).astype(int) + Y
 
 
@@ -241,6 +319,7 @@ SEVERAL = (TRAIN["pay"].fillna(0) > 0).astype(int) + Y
         ),
         (lightgbm.LGBMClassifier(n_estimators=3, verbose=-1, n_jobs=1), SEVERAL, "classes"),
         (xgboost.XGBClassifier(n_jobs=1, objective="binary:hinge"), Y, "binary:hinge"),
+        (xgboost.XGBClassifier(n_jobs=1, n_estimators=3, missing=-1.0), Y, "missing"),
         (xgboost.XGBClassifier(n_jobs=1, booster="dart", n_estimators=3), Y, "dart"),
         (xgboost.XGBClassifier(n_jobs=1, booster="gblinear"), Y, "gblinear"),
         (catboost.CatBoostClassifier(loss_function="MultiClass", **QUIET), SEVERAL, "classes"),
@@ -262,14 +341,3 @@ def test_catboost_features_other_than_numbers_are_refused() -> None:
     model = catboost.CatBoostClassifier(cat_features=["job"], **QUIET).fit(TRAIN[["job", "age"]], Y)
     with pytest.raises(CannotConvertError, match="cat_features"):
         convert(model, columns(TRAIN[["job", "age"]]), positive=1, method="predict_proba")
-
-
-def test_ranking_objectives_are_refused() -> None:
-    X = TRAIN[NUMBERS].to_numpy()
-    booster = lightgbm.train(
-        {"objective": "lambdarank", "verbose": -1, "num_threads": 1},
-        lightgbm.Dataset(X, Y, group=[N // 10] * 10),
-        num_boost_round=2,
-    )
-    with pytest.raises(CannotConvertError, match="lambdarank"):
-        convert(booster, columns(X), positive=1, method="predict")

@@ -201,3 +201,21 @@ def test_a_feature_is_a_number_or_a_category() -> None:
     feature = np.where(forest.is_inner, forest.feature[one], 0).astype(np.int32)
     with pytest.raises(ValueError, match="kind"):
         check_forest(dataclasses.replace(mixed, set_index=bad, feature=feature))
+
+
+def test_files_cannot_ask_for_more_memory_than_they_hold() -> None:
+    forest = make(5, [80])
+    empty = np.zeros((1 << 40, 0), np.uint32)  # no bytes in a file, but 1 TB when sets are unpacked
+    with pytest.raises(ValueError, match="set"):
+        check_forest(dataclasses.replace(forest, sets=empty))
+
+
+@pytest.mark.parametrize("change", [{"base": 1e99}, {"base": math.nan}, {"divisor": 1e-300}])
+def test_sums_stay_finite_in_single_precision(change: dict[str, float]) -> None:
+    forest = make(5, [8], round_sums=True)
+    with pytest.raises(ValueError, match="base"):
+        check_forest(dataclasses.replace(forest, **change))
+    for value in (1e39, math.inf, math.nan):
+        values = np.where(forest.is_inner, 0.0, value)
+        with pytest.raises(ValueError, match="values"):
+            check_forest(dataclasses.replace(forest, value=values))

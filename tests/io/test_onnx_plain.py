@@ -81,6 +81,22 @@ def test_the_graph_decides_as_the_model(estimator: Any, more: Any, tmp_path: Pat
     assert not decision.any()
 
 
+def test_trees_in_single_precision_are_added_in_order(tmp_path: Path) -> None:
+    numbers = X[["age", "pay"]]
+    model = FairBayes(booster("xgboost", 0), random_state=0, min_count=1)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model.fit(numbers, Y, sensitive_features=GROUPS)  # 100 trees
+    session = runtime.InferenceSession(export_onnx(model, tmp_path / "model.onnx"))
+    feed = {name: numbers[[name]].to_numpy() for name in numbers} | {
+        "group": GROUPS.astype(object),
+        "thresholds": np.zeros(2),
+    }
+    found = session.run(["logit"], feed)[0]
+    # sums in another order differ by hundreds of these
+    assert np.allclose(found, model.logits(numbers, sensitive_features=GROUPS), rtol=0, atol=3e-7)
+
+
 def test_what_is_not_converted_is_not_exported(tmp_path: Path) -> None:
     numbers = X[["age", "pay"]]
     for estimator, more in (

@@ -16,7 +16,7 @@ from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassif
 from sklearn.linear_model import LogisticRegression
 
 import fairdial
-from fairdial import FairBayes, ModelFileError
+from fairdial import FairBayes, InvalidInputError, ModelFileError
 from fairdial.estimators.learners import blend, booster, boosting
 from fairdial.io.manifest import digest_of, hash_of
 from fairdial.io.plain import ARRAYS, PLAIN, read_plain
@@ -106,6 +106,94 @@ def test_a_booster_that_is_prefit_is_converted_too(tmp_path: Path) -> None:
     new = NEW.astype({"job": "category"})
     found = [m.logits(new, sensitive_features=GROUPS) for m in (model, again)]
     assert np.array_equal(*found)
+
+
+def native(library: str, objective: str, rows: pd.DataFrame) -> Any:
+    """A booster of the library's own API."""
+    module = pytest.importorskip(library)
+    labels = (Y == "yes").astype(int)
+    if library == "lightgbm":
+        settings = {"objective": objective, "verbose": -1, "num_threads": 1}
+        return module.train(settings, module.Dataset(rows, labels), 10)
+    if library == "xgboost":
+        settings = {"objective": objective, "nthread": 1}
+        return module.train(settings, module.DMatrix(rows, labels), 10)
+    quiet = {"verbose": 0, "allow_writing_files": False, "thread_count": 1}
+    return module.CatBoost({"loss_function": objective, "iterations": 10, **quiet}).fit(
+        rows, labels
+    )
+
+
+@pytest.mark.parametrize(
+    ("library", "objective"),
+    [("lightgbm", "binary"), ("xgboost", "binary:logistic"), ("catboost", "Logloss")],
+)
+@pytest.mark.parametrize("positive", [0, 1])
+@pytest.mark.filterwarnings("ignore::fairdial.FairdialWarning")
+def test_native_boosters_are_calibrated_saved_and_calibrated_again(
+    library: str, objective: str, positive: int, tmp_path: Path
+) -> None:
+    rows, labels = X[NUMBERS], (Y == "yes").astype(int)
+    booster = native(library, objective, rows)
+    model = FairBayes(booster, prefit=True, pos_label=positive, min_count=1)
+    model.calibrate(rows, labels, sensitive_features=GROUPS)
+    right = model.predict(rows, sensitive_features=GROUPS, tolerance=1) == labels
+    assert right.mean() > 0.65  # a booster's predict gives probabilities, not labels
+    model.save(tmp_path / "model")
+    again = fairdial.load(tmp_path / "model")
+    expected = model.logits(rows, sensitive_features=GROUPS)
+    assert np.array_equal(again.logits(rows, sensitive_features=GROUPS), expected)
+    again.calibrate(rows, labels, sensitive_features=GROUPS)
+    again.save(tmp_path / "again")
+    assert fairdial.load(tmp_path / "again").thresholds(0.1) == model.thresholds(0.1)
+    with pytest.raises(InvalidInputError) as caught:
+        FairBayes(booster).fit(rows, labels, sensitive_features=GROUPS)
+    assert caught.value.argument == "estimator"
+
+
+def test_scores_that_are_no_probabilities_are_refused() -> None:
+    lightgbm, xgboost = pytest.importorskip("lightgbm"), pytest.importorskip("xgboost")
+    rows, labels = X[NUMBERS], (Y == "yes").astype(int)
+    quiet = {"n_estimators": 3, "verbose": -1, "n_jobs": 1}
+    for trained in (
+        lightgbm.LGBMRanker(**quiet).fit(rows, labels, group=[N]),
+        lightgbm.LGBMRegressor(**quiet).fit(rows, labels),
+        xgboost.XGBClassifier(objective="binary:logitraw", n_estimators=3, n_jobs=1).fit(
+            rows, labels
+        ),
+        xgboost.XGBClassifier(n_estimators=3, n_jobs=1).fit(
+            rows, np.stack([labels, rows["age"] > 50], axis=1)
+        ),
+        RandomForestClassifier(3).fit(rows, np.stack([labels, labels], axis=1)),
+    ):
+        with pytest.raises(InvalidInputError) as caught:
+            FairBayes(trained, prefit=True).calibrate(rows, labels, sensitive_features=GROUPS)
+        assert caught.value.argument == "estimator"
+
+
+def test_lightgbm_gets_the_columns_of_training_in_their_order() -> None:
+    lightgbm = pytest.importorskip("lightgbm")
+    rows = X[NUMBERS].rename(columns={"age": "own age"})
+    trained = lightgbm.LGBMClassifier(n_estimators=3, verbose=-1, n_jobs=1).fit(rows, Y)
+    for wrong in (rows[["pay", "own age"]], X[NUMBERS]):
+        with pytest.raises(InvalidInputError) as caught:
+            FairBayes(trained, prefit=True).calibrate(wrong, Y, sensitive_features=GROUPS)
+        assert caught.value.argument == "X"
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model = FairBayes(trained, prefit=True, min_count=1)
+        assert model.calibrate(rows, Y, sensitive_features=GROUPS).plain_ is not None
+
+
+@pytest.mark.parametrize("name", ["lightgbm", "xgboost"])
+def test_categories_of_any_kind_reach_the_boosters(name: str) -> None:
+    odd = X.assign(job=X["job"].replace({"cook": "Köchin", "nurse": "Käser"}))
+    odd["flag"] = np.where(X["pay"] > 0, True, None)
+    odd["mixed"] = [["1", 1, 2.5, None][i % 4] for i in range(N)]
+    model = fit(MODELS[name], odd)
+    assert model.plain_ is not None
+    texts = model.logits(odd.assign(job="Köchin"), sensitive_features=GROUPS)
+    assert (texts > model.logits(odd.assign(job="Käser"), sensitive_features=GROUPS)).mean() > 0.6
 
 
 def test_what_is_not_converted_says_why_and_goes_through_skops(tmp_path: Path) -> None:

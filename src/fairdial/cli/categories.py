@@ -8,20 +8,17 @@ from collections.abc import Hashable, Iterable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pandas as pd
-from sklearn.compose import ColumnTransformer
-from sklearn.pipeline import Pipeline
-from sklearn.preprocessing import OneHotEncoder, OrdinalEncoder
 
 from fairdial.cli.columns import as_text, count_rows
-from fairdial.estimators.learners import MOST_CATEGORIES
 from fairdial.estimators.plain import PlainScorer
 from fairdial.estimators.scorers import AveragedScorer, SklearnScorer
-from fairdial.tables.encoder import TableEncoder
-from fairdial.tables.frequent import FrequentEncoder
-from fairdial.tables.inputs import Code, Inputs, OneHot
-from fairdial.tables.plan import Categorical
+from fairdial.tables.inputs import MOST_CODES, Code, Inputs, OneHot
+from fairdial.tables.plan import MOST_INDICATORS, Categorical
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # plain models need no scikit-learn
+    from sklearn.preprocessing import OneHotEncoder, OrdinalEncoder
+
+    from fairdial.cli.plain_dial import PlainDial
     from fairdial.estimators.base import DialClassifier
 
 NEW, RARE, CUT = range(3)
@@ -43,7 +40,7 @@ class Categories(NamedTuple):
         return ("wasn't in the training rows", "was new or rare in training", most)[self.others]
 
 
-def describe_unknown_values(model: DialClassifier, table: pd.DataFrame) -> list[str]:
+def describe_unknown_values(model: DialClassifier | PlainDial, table: pd.DataFrame) -> list[str]:
     """Return a sentence on each column with values that the model has no category for."""
     sentences, known = [], find_categories(model)
     for name in table.columns.intersection(list(known)):
@@ -76,7 +73,7 @@ def _without_category(column: pd.Series, known: Categories) -> pd.Series:
     return texts[texts.notna() & ~texts.isin(list(known.values))]
 
 
-def find_categories(model: DialClassifier) -> dict[str, Categories]:
+def find_categories(model: DialClassifier | PlainDial) -> dict[str, Categories]:
     """Return the categories of each column that some part of the model's scorer distinguishes.
 
     Columns of pandas' category type have theirs; others are known where every part starts with an
@@ -104,6 +101,8 @@ def _parts(scorer: Any) -> list[dict[str, Categories]]:
     if not isinstance(scorer, SklearnScorer):
         encode = getattr(scorer, "encode", None)  # a scorer of your own has none
         return [{} if encode is None else _known(encode.encoder)]
+    from sklearn.pipeline import Pipeline
+
     return [
         _known(estimator.steps[0][1]) if isinstance(estimator, Pipeline) else {}
         for estimator in scorer.estimators
@@ -112,7 +111,7 @@ def _parts(scorer: Any) -> list[dict[str, Categories]]:
 
 def _known_inputs(inputs: Inputs) -> dict[str, Categories]:
     """Return the categories of a plain model, by column."""
-    most = {Code: MOST_CATEGORIES, Categorical: TableEncoder().max_categories}
+    most = {Code: MOST_CODES, Categorical: MOST_INDICATORS}
     found: dict[str, Categories] = {}
     for block in inputs.blocks:
         if isinstance(block, (Code, OneHot, Categorical)):
@@ -131,6 +130,12 @@ def _known_inputs(inputs: Inputs) -> dict[str, Categories]:
 
 def _known(encoder: object) -> dict[str, Categories]:
     """Return the categories that a fitted encoder stores, by column."""
+    from sklearn.compose import ColumnTransformer
+    from sklearn.preprocessing import OneHotEncoder, OrdinalEncoder
+
+    from fairdial.tables.encoder import TableEncoder
+    from fairdial.tables.frequent import FrequentEncoder
+
     if isinstance(encoder, TableEncoder):
         rules: tuple[Any, ...] = encoder.columns_
         most = encoder.max_categories

@@ -6,6 +6,7 @@ they become the options of the command that runs: ``--seed``, ``--min-count 30``
 
 from __future__ import annotations
 
+import ast
 import os
 import shlex
 import traceback
@@ -49,6 +50,7 @@ ALIASES = {  # argument of the library: parameters of commands that set it
     "score": ("scores",),
     "sensitive_column": ("sensitive", "data"),
     "sensitive_features": ("sensitive", "data"),
+    "trusted": ("trust",),
     "y": ("label",),
 }
 
@@ -104,10 +106,11 @@ def option_name(ctx: click.Context) -> Name:
     --------
     >>> import click
     >>> from fairdial.cli.errors import option_name
-    >>> command = click.Command("train", params=[click.Option(["--min-count"])])
+    >>> options = [click.Option(["--min-count"]), click.Option(["--trust"])]
+    >>> command = click.Command("train", params=options)
     >>> name = option_name(click.Context(command))
-    >>> name("min_count", "30"), name("cv", "")
-    ('--min-count 30', None)
+    >>> name("min_count", "30"), name("trusted", "['a', 'b']"), name("cv", "")
+    ('--min-count 30', '--trust a --trust b', None)
     """
     parameters = {str(parameter.name): parameter for parameter in ctx.command.params}
 
@@ -127,7 +130,8 @@ def option_name(ctx: click.Context) -> Name:
             return option
         if argument == "tolerance" and _is_default(ctx, "tolerance"):
             return f"the default tolerance {value}"
-        return f"{option} {shlex.quote(value.strip(chr(39)))}"
+        values = ast.literal_eval(value) if argument == "trusted" else [value.strip(chr(39))]
+        return " ".join(f"{option} {shlex.quote(one)}" for one in values)
 
     return name
 

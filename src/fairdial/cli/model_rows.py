@@ -37,6 +37,7 @@ from fairdial.core.criteria import criterion as find_criterion
 from fairdial.errors import InvalidInputError, UnknownGroupError
 
 if TYPE_CHECKING:
+    from fairdial.cli.plain_dial import PlainDial
     from fairdial.estimators.base import DialClassifier
 
 KINDS = {  # of numpy's types; train stores truth values as whole numbers
@@ -90,7 +91,7 @@ class ModelRows:
 
 
 def read_rows(
-    model: DialClassifier,
+    model: DialClassifier | PlainDial,
     data: Path,
     csv_format: CsvFormat = DEFAULT_FORMAT,
     *,
@@ -164,7 +165,7 @@ def read_rows(
 
 
 def group_columns(
-    model: DialClassifier, given: Sequence[str] = (), columns: Collection[str] = ()
+    model: DialClassifier | PlainDial, given: Sequence[str] = (), columns: Collection[str] = ()
 ) -> list[str]:
     """Return the group columns: the model's own, else those given with --sensitive.
 
@@ -196,12 +197,12 @@ def choose_groups(
     return known
 
 
-def known_groups(model: DialClassifier) -> tuple[Hashable, ...]:
+def known_groups(model: DialClassifier | PlainDial) -> tuple[Hashable, ...]:
     """Return the groups of a model, or nothing if it isn't calibrated."""
     return model.frontier_.groups if hasattr(model, "frontier_") else ()
 
 
-def missing_group(model: DialClassifier) -> str | None:
+def missing_group(model: DialClassifier | PlainDial) -> str | None:
     """Return the group of rows whose group is missing, if training gave them one."""
     name: str | None = getattr(model, "training_", {}).get("missing_group")
     return name
@@ -230,7 +231,7 @@ def _as_trained(
 # ---- groups ------------------------------------------------------------------------------------
 
 
-def match_known_groups(model: DialClassifier, rows: ModelRows) -> Indices:
+def match_known_groups(model: DialClassifier | PlainDial, rows: ModelRows) -> Indices:
     """Return each row's group code in the model's order; refuse groups that it doesn't know."""
     codes, found = rows.group_codes
     known = model.frontier_.groups

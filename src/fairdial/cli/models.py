@@ -75,12 +75,12 @@ def read_summary(folder: Path, key: Path | None) -> Summary:
         if data is not None:
             frontier = frontier_from_arrays(data, stored.files[FRONTIER], FRONTIER)
         parameters = stored.manifest["parameters"]
-        tolerance = _default_tolerance(parameters)
+        tolerance = default_tolerance(parameters)
         held_out = held_out_share(parameters)
     return Summary(stored.manifest, stored.hash, tolerance, held_out, frontier)
 
 
-def _default_tolerance(parameters: Mapping[str, Any]) -> float:
+def default_tolerance(parameters: Mapping[str, Any]) -> float:
     """Return the default tolerance: the stored one, or the one that the criterion declares."""
     tolerance = unpack(parameters["tolerance"])
     given = 0.0 if tolerance is None else check_one_tolerance(tolerance)

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from fairdial._arrays import Floats, Indices
     from fairdial.cli.model_rows import ModelRows
+    from fairdial.cli.plain_dial import PlainDial
     from fairdial.estimators.base import DialClassifier
 
 DECISION, MARGIN, LOGIT = "decision", "margin", "logit"
@@ -69,7 +70,6 @@ def predict(
     DATA must have the features and group columns of training; other columns are ignored.
     """
     from fairdial.cli.model_rows import match_known_groups, read_rows
-    from fairdial.cli.models import open_model
     from fairdial.cli.output import (
         STDOUT,
         check_table_path,
@@ -77,6 +77,7 @@ def predict(
         is_parquet,
         write_table,
     )
+    from fairdial.cli.plain_dial import open_to_predict
     from fairdial.cli.points import holds_for_any, json_value
     from fairdial.cli.reading import require_columns, split_names
     from fairdial.core.decide import select
@@ -86,7 +87,7 @@ def predict(
         check_writable(out, overwrite)
     elif show.as_json:
         raise InvalidInputError("as_json", "be used with a file as `out`", given="stdout for both")
-    model = open_model(folder, key_file, trust)
+    model = open_to_predict(folder, key_file, trust)
     rows = read_rows(
         model, data, csv_format, sensitive=sensitive, verbatim=identity, note=show.note
     )
@@ -144,7 +145,7 @@ def warn_of_formulas(copied: pd.DataFrame) -> None:
 
 
 def score(
-    model: DialClassifier,
+    model: DialClassifier | PlainDial,
     rows: ModelRows,
     codes: Indices,
     tolerance: float,
@@ -155,6 +156,13 @@ def score(
     import numpy as np
 
     from fairdial.cli.models import held_out_share, sizing_refusals
+    from fairdial.cli.plain_dial import PlainDial
+
+    if isinstance(model, PlainDial):
+        with sizing_refusals(model.held_out):
+            point = model.frontier_.at(tolerance, confidence=confidence, simultaneous=simultaneous)
+        logits = model.scores(rows.X, codes)
+        return _margin(logits, point.thresholds[codes]), logits
     from fairdial.estimators.draws import draw_rows
     from fairdial.estimators.thresholds import ThresholdClassifier
 
@@ -171,6 +179,13 @@ def score(
     draws = (
         None if point.lottery is None else draw_rows(model._take_groups(rows.X, given)[0], logits)
     )
+    return _margin(logits, point.thresholds_of(codes, draws)), logits
+
+
+def _margin(logits: Floats, limits: Floats) -> Floats:
+    """Return how far logits are above thresholds; inf - inf is not above."""
+    import numpy as np
+
     with np.errstate(invalid="ignore"):
-        margin = logits - point.thresholds_of(codes, draws)
-    return np.where(np.isnan(margin), 0.0, margin), logits  # inf - inf: not above the threshold
+        margin = logits - limits
+    return np.where(np.isnan(margin), 0.0, margin)

@@ -20,7 +20,12 @@ from fairdial.core.problem import Budget
 from fairdial.core.rates import SELECTION
 from fairdial.errors import InvalidInputError, SeenRowsWarning, require_torch, warn
 from fairdial.estimators.base import Seed
-from fairdial.estimators.fitting import check_estimator, fit_clone, warn_without_weights
+from fairdial.estimators.fitting import (
+    check_estimator,
+    check_trained_columns,
+    fit_clone,
+    warn_without_weights,
+)
 from fairdial.estimators.labels import is_positive, positive_last
 from fairdial.estimators.learners import for_table
 from fairdial.estimators.network import fit_scorer, train_network
@@ -29,6 +34,7 @@ from fairdial.estimators.rows import RowOptions, Rows, Sample, take_rows
 from fairdial.estimators.scorers import AveragedScorer, Scorer, SklearnScorer, find_method
 from fairdial.estimators.thresholds import ThresholdClassifier
 from fairdial.forests.forest import CannotConvertError, library_of
+from fairdial.forests.native import as_classifier
 from fairdial.nn.network import Network
 
 CROSS_CHECKED = 5_000  # rows on which cross-fitted models are compared with their conversion
@@ -306,6 +312,8 @@ class FairBayes(ThresholdClassifier):  # alg:post-process for every tolerance at
     # ---- calibrate -----------------------------------------------------------------------------
 
     def _find_frontier(self, X: Any, sample: Sample) -> Self:
+        if self.prefit and isinstance(self.scorer_, SklearnScorer):
+            check_trained_columns(self.scorer_.estimators[0], X)
         logits = self.scorer_.logits(X, sample.codes)
         self._convert(X, sample.codes, logits)
         return self._set_frontier(logits, sample)
@@ -363,19 +371,22 @@ class FairBayes(ThresholdClassifier):  # alg:post-process for every tolerance at
                 raise InvalidInputError(
                     "estimator", "be fitted with `prefit=True`", given="an unfitted one"
                 ) from None
-        classes = np.asarray(getattr(self.estimator, "classes_", [0, 1]))
+        self.estimator_ = as_classifier(self.estimator)
+        classes = getattr(self.estimator_, "classes_", [0, 1])
+        if isinstance(classes, list) and any(np.ndim(of_output) for of_output in classes):
+            given = f"{type(self.estimator).__name__} with {len(classes)} outputs"
+            raise InvalidInputError("estimator", "have one output", given=given)
         if len(classes) != 2:
             raise InvalidInputError(
-                "estimator", "have two classes", given=describe_values(classes.tolist())
+                "estimator", "have two classes", given=describe_values(list(classes))
             )
-        self.classes_ = positive_last(classes, self.pos_label)
-        self.estimator_ = self.estimator
+        self.classes_ = positive_last(np.asarray(classes), self.pos_label)
         self.trained_groups_ = None
         self.platt_ = None
         self.scorer_ = SklearnScorer(
-            [self.estimator],
+            [self.estimator_],
             positive=self.classes_[1],
-            method=find_method(self.estimator, self.predict_method),
+            method=find_method(self.estimator_, self.predict_method),
         )
 
     def _check_scorer(self) -> None:

@@ -15,6 +15,8 @@ from sklearn.utils.validation import has_fit_parameter
 from fairdial._arrays import Weights
 from fairdial.errors import InvalidInputError, TrainingWarning, warn
 from fairdial.estimators.learners import text_columns
+from fairdial.forests.forest import library_of
+from fairdial.forests.native import NativeBooster, is_native
 from fairdial.nn.network import Network
 
 NOT_A_NUMBER = "could not convert string to float"  # NumPy's message for text among numbers
@@ -26,6 +28,13 @@ WEIGHT = "sample_weight"
 def check_estimator(estimator: object) -> None:
     """Raise unless it can be trained; a torch module has to be wrapped in a Network."""
     kind = type(estimator)
+    if is_native(estimator):
+        raise InvalidInputError(
+            "estimator",
+            "be a scikit-learn classifier or a Network",
+            given=f"a {library_of(estimator)}.{kind.__name__}",
+            hint="Calibrate a trained booster with `prefit=True`.",
+        )
     trains = hasattr(estimator, "fit") and hasattr(estimator, "get_params")
     if trains or isinstance(estimator, Network):
         return
@@ -36,6 +45,22 @@ def check_estimator(estimator: object) -> None:
         given=f"{kind.__name__}, a torch module" if is_torch else kind.__name__,
         hint="Wrap it: FairBayes(Network(trunk=...))." if is_torch else (),
     )
+
+
+def check_trained_columns(estimator: Any, X: Any) -> None:
+    """Raise if LightGBM, which reads columns by position, was trained on others."""
+    booster = estimator.booster if isinstance(estimator, NativeBooster) else estimator
+    if library_of(booster) != "lightgbm" or not isinstance(X, pd.DataFrame):
+        return
+    trained = getattr(booster, "booster_", booster).feature_name()
+    given = [str(name).replace(" ", "_") for name in X.columns]  # as LightGBM writes them
+    if trained != given and trained != [f"Column_{i}" for i in range(len(given))]:
+        raise InvalidInputError(
+            "X",
+            f"have the columns that {type(booster).__name__} was trained on, in their order",
+            given=", ".join(map(str, X.columns)),
+            hint=f"Its columns are {', '.join(trained)}.",
+        )
 
 
 def weight_argument(estimator: Any) -> str | None:

@@ -24,9 +24,9 @@ from fairdial.forests.forest import library_of
 from fairdial.tables.categories import CategoryEncoder
 from fairdial.tables.encoder import TableEncoder, wide_steps
 from fairdial.tables.frequent import FrequentEncoder
+from fairdial.tables.inputs import MOST_CODES
 
 MANY_ROWS = 100_000  # with fewer, a single thread grows the trees in seconds
-MOST_CATEGORIES = 254  # of a text column in gradient boosting; rarer ones share one category
 AS_FLOATS = {"dtype": "float64", "ensure_all_finite": False}  # pandas' NA becomes NaN
 MAX_ITER = 1000  # of logistic regression
 WIDE_C = 1e-3  # regularization of logistic regression on embeddings
@@ -69,7 +69,7 @@ def boosting(
         handle_unknown="use_encoded_value",
         unknown_value=np.nan,
         encoded_missing_value=np.nan,
-        max_categories=MOST_CATEGORIES,
+        max_categories=MOST_CODES,
     )
     floats = FunctionTransformer(check_array, kw_args=AS_FLOATS)
     columns = ColumnTransformer([("texts", codes, list(texts))], remainder=floats)

@@ -1,7 +1,8 @@
 """Scorers: anything that gives each row a logit.
 
 A scorer has ``logits(X, groups) -> (n,)``; thresholds need nothing else from a model. The adapters
-here wrap scikit-learn classifiers, one for all rows or one for each group.
+here wrap scikit-learn classifiers, one for all rows or one for each group. scikit-learn is imported
+where it is used, because plain models don't need it.
 """
 
 from __future__ import annotations
@@ -10,10 +11,7 @@ from collections.abc import Hashable, Sequence
 from typing import Any, Protocol
 
 import numpy as np
-from scipy.optimize import minimize
 from scipy.special import expit
-from sklearn.utils import _safe_indexing
-from sklearn.utils.validation import _num_samples
 
 from fairdial._arrays import Codes, Floats, Mask, Scores, Weights
 from fairdial._validation import (
@@ -25,8 +23,10 @@ from fairdial._validation import (
 )
 from fairdial.core.logits import proba_to_logits
 from fairdial.errors import InvalidInputError
+from fairdial.forests.forest import library_of
 
 PREDICT_METHODS = ("predict_proba", "decision_function", "predict")
+ROUNDED = 1e-3  # by how much probabilities of two classes may miss 1
 STEEPEST, FLATTEST = 1e3, 1e-3  # bounds of recalibration's slopes, which keep the order of scores
 
 
@@ -51,20 +51,51 @@ def find_method(estimator: object, predict_method: str = "auto") -> str:
 
 def estimator_logits(estimator: Any, X: Any, *, positive: object, method: str) -> Floats:
     """Return the logits of a fitted scikit-learn classifier for the label ``positive``."""
+    from sklearn.utils.validation import _num_samples
+
     given = getattr(estimator, method)(X)
     check_same_length(range(_num_samples(X)), given, ("X", f"{method} of `estimator`"))
     classes = list(getattr(estimator, "classes_", ()))
     if method == "predict_proba":
         given = np.asarray(given)
         if given.ndim == 2:
+            if library_of(estimator) and np.any(np.abs(given.sum(axis=1) - 1) > ROUNDED):
+                raise InvalidInputError(
+                    "estimator",
+                    "have one output",
+                    given=f"{type(estimator).__name__} with {given.shape[1]} outputs",
+                )
             if positive not in classes:
                 return np.full(len(given), -np.inf)
             given = given[:, classes.index(positive)]
+        if np.any((given < 0) | (given > 1)):
+            raise InvalidInputError(
+                "estimator",
+                "give probabilities between 0 and 1 by predict_proba",
+                given=f"{type(estimator).__name__}, which gives {_first_beyond(given):g}",
+                hint="Boosters with a custom objective give raw scores: turn them into log-odds "
+                "and pass them to fairdial.sweep.",
+            )
         return proba_to_logits(given, "predict_proba of `estimator`")
     if method == "decision_function":
         scores = check_scores(given, "decision_function of `estimator`").astype(np.float64)
         return -scores if classes and classes[0] == positive else scores
-    return np.where(as_vector(given, "predict of `estimator`") == positive, 1.0, -1.0)
+    labels = as_vector(given, "predict of `estimator`")
+    known = set(classes) or {positive, *labels[labels != positive][:1].tolist()}
+    if not set(labels.tolist()) <= known:
+        raise InvalidInputError(
+            "estimator",
+            "be a classifier of two labels",
+            given=f"{type(estimator).__name__}, whose predict gives other values",
+            hint="Turn scores of a regressor or ranker into log-odds and pass them to "
+            "fairdial.sweep.",
+        )
+    return np.where(labels == positive, 1.0, -1.0)
+
+
+def _first_beyond(given: Floats) -> float:
+    """Return the first number that is no probability."""
+    return float(given[(given < 0) | (given > 1)][0])
 
 
 class SklearnScorer:
@@ -89,6 +120,8 @@ class SklearnScorer:
         """Return (n,) log-odds of the positive label."""
         if len(self.estimators) == 1:
             return self._one(self.estimators[0], X)
+        from sklearn.utils import _safe_indexing
+
         groups = np.asarray(groups)
         if groups.dtype.kind not in "iu" or not np.isin(groups, range(len(self.estimators))).all():
             raise InvalidInputError(
@@ -159,6 +192,8 @@ class PlattMap:
 
 def _fit_line(logits: Scores, positive: Mask, weights: Weights) -> tuple[float, float]:
     """Return slope and intercept; repeated rows and whole weights give the same bits."""
+    from scipy.optimize import minimize
+
     clipped = np.clip(logits.astype(np.float64), -30.0, 30.0)  # infinite scores count, too
     z, place = np.unique(clipped, return_inverse=True)
     n_by_score = np.bincount(place, weights, len(z))

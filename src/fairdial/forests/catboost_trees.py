@@ -21,10 +21,10 @@ MOST_LEVELS = 16
 
 def convert_catboost(model: Any, positive: int, method: str) -> Forest:
     """Return the forest of a CatBoostClassifier, or a CatBoost model, with a logistic loss."""
-    if method != "predict_proba" and hasattr(model, "predict_proba"):
+    if method != "predict_proba":
         raise CannotConvertError(f"the method {method} of CatBoost")
-    loss = str(model.get_all_params().get("loss_function", "a custom objective"))
-    if loss.partition(":")[0] not in OBJECTIVES:
+    loss = objective_of(model)
+    if loss not in OBJECTIVES:
         raise CannotConvertError(f"CatBoost's loss {loss!r}")
     for kind in ("cat", "text", "embedding"):
         if getattr(model, f"get_{kind}_feature_indices")():
@@ -36,14 +36,20 @@ def convert_catboost(model: Any, positive: int, method: str) -> Forest:
     numbers = data["features_info"]["float_features"]
     flat = [feature["flat_feature_index"] for feature in numbers]
     nan_right = [feature["nan_value_treatment"] == "AsTrue" for feature in numbers]
+    trees = [_tree(tree, flat, nan_right, float(scale)) for tree in data["oblivious_trees"]]
+    last = Tree([0], [0.0], [0], [0], [float(np.ravel(bias)[0])])  # added after all others
     return make_forest(
-        [_tree(tree, flat, nan_right, float(scale)) for tree in data["oblivious_trees"]],
+        [*trees, last],
         n_features=max(flat) + 1,
-        base=float(np.ravel(bias)[0]),
         link="logistic",
         complement=positive == 0,
         round_inputs=True,
     )
+
+
+def objective_of(model: Any) -> str:
+    """Return the name of the loss."""
+    return str(model.get_all_params()["loss_function"]).partition(":")[0]
 
 
 def _dump(model: Any) -> dict[str, Any]:

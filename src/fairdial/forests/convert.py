@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -19,6 +18,7 @@ from sklearn.svm import LinearSVC
 
 from fairdial.forests import sklearn_trees
 from fairdial.forests.forest import CannotConvertError, Forest, library_of
+from fairdial.forests.native import NativeBooster
 from fairdial.forests.plain import Line, PlainModel
 from fairdial.forests.steps import Columns, Part, apply_step, finish, start
 from fairdial.tables.inputs import Code, Missing, Number
@@ -53,7 +53,8 @@ def convert(model: Any, columns: Columns, *, positive: object, method: str) -> P
             parts = apply_step(step, parts)
     try:
         scorer, parts, missing = _convert_last(last, parts, columns, positive, method)
-        return PlainModel(finish(parts, columns, missing=missing), scorer, type(last).__name__)
+        inner = last.booster if isinstance(last, NativeBooster) else last
+        return PlainModel(finish(parts, columns, missing=missing), scorer, type(inner).__name__)
     except (ValueError, LookupError, TypeError, AttributeError) as error:
         raise CannotConvertError(f"{type(last).__name__} ({error})") from error
 
@@ -62,10 +63,12 @@ def _convert_last(
     model: Any, parts: list[Part], columns: Columns, positive: object, method: str
 ) -> tuple[Forest | Line, list[Part], Missing]:
     """Return the scorer of a classifier, its inputs, and which missing values it takes."""
+    classes = list(getattr(model, "classes_", [0, 1]))
+    if isinstance(model, NativeBooster):
+        model = model.booster
     library = library_of(model)
     if library is None and not isinstance(model, (*sklearn_trees.KINDS, *LINES)):
         raise CannotConvertError(f"the classifier {type(model).__name__}")
-    classes = list(getattr(model, "classes_", [0, 1]))
     if len(classes) != 2 or positive not in classes:
         raise CannotConvertError("other than two classes")
     place = classes.index(positive)
@@ -106,13 +109,19 @@ def _categories(library: str, model: Any, parts: list[Part], columns: Columns) -
     }
     if library == "catboost" or not of:
         return parts
-    known: Mapping[Any, Any] = {name: kind.categories.tolist() for name, kind in of.items()}
+    known: dict[Any, Any] = {name: kind.categories.tolist() for name, kind in of.items()}
     if library == "lightgbm":
         from fairdial.forests.lightgbm_trees import pandas_categories
 
         stored = pandas_categories(model)
         if stored:  # of the training rows, in the order of their columns
             known = dict(zip(of, stored, strict=True))
+    else:
+        from fairdial.forests.xgboost_trees import categories_of
+
+        for name, kept in zip(columns.names, categories_of(model), strict=False):
+            if kept:
+                known[name] = kept
     return [
         Part(Code(part.block.name, tuple(known[part.block.name]), _range(known[part.block.name])))
         if isinstance(part.block, Number) and part.is_column and part.block.name in known

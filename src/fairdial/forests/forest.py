@@ -23,6 +23,7 @@ MAX_DEPTH = 512
 MAX_FEATURES = 1 << 20
 MAX_WORDS = 1 << 11  # 32-bit words of a set: codes below 65,536
 MAX_VALUE = 1e100  # sums of leaves stay finite
+MAX_SINGLE = 1e30  # so do sums in single precision
 Ints = NDArray[np.int32]
 
 ARRAYS: dict[str, type[np.generic]] = {
@@ -191,12 +192,14 @@ def check_forest(forest: Forest) -> None:
     _claim(0 < n_nodes <= MAX_NODES, "a number of nodes in range")
     _claim(0 < forest.n_features <= MAX_FEATURES, "a number of features in range")
     _claim(forest.link in LINKS, "a known link")
-    _claim(abs(forest.base) <= MAX_VALUE and 0 < forest.divisor <= MAX_NODES, "a base in range")
-    _claim(np.all(np.abs(forest.value) <= MAX_VALUE), "finite values")
+    most = MAX_SINGLE if forest.round_sums else MAX_VALUE
+    _claim(abs(forest.base) <= most and 1 <= forest.divisor <= MAX_NODES, "a base in range")
+    _claim(np.all(np.abs(forest.value) <= most), "finite values")
     _claim(not np.isnan(forest.threshold).any(), "thresholds that are numbers")
     _claim(_within(forest.feature, 0, forest.n_features), "features in range")
     sets = forest.sets
     _claim(sets.ndim == 2 and sets.shape[1] <= MAX_WORDS, "sets of codes")
+    _claim(len(sets) <= n_nodes, "at most one set for each node")
     _claim(_within(forest.set_index, -1, len(sets)), "sets in range")
     offsets = forest.offsets.astype(np.int64)
     _claim(offsets.ndim == 1 and len(offsets) > 1, "at least one tree")

@@ -34,7 +34,11 @@ def add_forest(graph: Graph, forest: Forest, rows: str) -> str:
 def _ensemble(
     graph: Graph, forest: Forest, rows: str, inner: Indices, dtype: type[np.floating[Any]]
 ) -> str:
-    """Return (n,) sums of the leaves' values and the base."""
+    """Return (n,) sums of the leaves' values and the base.
+
+    In double precision the operator adds the trees, in an order of its own. In single precision
+    that would show, so the operator returns each tree's value, and the graph adds them in order.
+    """
     is_inner = forest.is_inner
     node_place = np.cumsum(is_inner) - 1  # places among inner nodes, and among leaves
     leaf_place = np.cumsum(~is_inner) - 1
@@ -44,10 +48,11 @@ def _ensemble(
     roots = forest.offsets[:-1]
     grows = is_inner[roots]
     values = forest.value[~is_inner]
-    # a tree that is a single leaf only adds to the base
-    extra = np.add.accumulate(np.append(forest.base, forest.value[roots[~grows]]).astype(dtype))[-1]
+    # the base, and trees that are a single leaf, which the operator doesn't take
+    fixed = np.append(forest.base, np.where(grows, 0.0, forest.value[roots])).astype(dtype)
+    trees = np.repeat(np.arange(forest.n_trees), np.diff(forest.offsets))[~is_inner]
     attributes: dict[str, object] = {
-        "n_targets": 1,
+        "n_targets": len(fixed) if forest.round_sums else 1,
         "aggregate_function": SUM,
         "post_transform": 0,
         "tree_roots": node_place[roots[grows]].tolist(),
@@ -55,7 +60,7 @@ def _ensemble(
         "nodes_splits": graph.tensor(splits),
         "nodes_modes": graph.tensor(np.where(by_set, MEMBER, AT_MOST).astype(np.uint8)),
         "nodes_missing_value_tracks_true": forest.missing_left[inner].astype(int).tolist(),
-        "leaf_targetids": [0] * len(values),
+        "leaf_targetids": (trees + 1 if forest.round_sums else 0 * trees).tolist(),
         "leaf_weights": graph.tensor(values.astype(dtype)),
     }
     for name, child in (("true", left), ("false", right)):
@@ -69,7 +74,12 @@ def _ensemble(
         parts = [np.append(np.flatnonzero(members[i]), np.nan) for i in chosen]  # NaN ends a set
         attributes["membership_values"] = graph.tensor(np.concatenate(parts).astype(dtype))
     found = graph.op("TreeEnsemble", rows, domain="ai.onnx.ml", **attributes)
-    return graph.op("Add", graph.squeeze(found, 1), graph.constant(extra, dtype))
+    if not forest.round_sums:
+        extra = np.add.accumulate(fixed)[-1]
+        return graph.op("Add", graph.squeeze(found, 1), graph.constant(extra, dtype))
+    terms = graph.op("Add", found, graph.constant(fixed[None], dtype))  # (n, 1 + T)
+    sums = graph.op("CumSum", terms, graph.integers(1))
+    return graph.op("Gather", sums, graph.integers(forest.n_trees), axis=1)
 
 
 def add_logits(
@@ -82,15 +92,15 @@ def add_logits(
     """Turn (n,) scores into log-odds as the model does: through a probability."""
     if link == "raw":
         return graph.op("Neg", score) if complement else score
-    one = graph.constant(1.0, dtype)
     if link == "logistic":
+        one = graph.constant(1.0, dtype)
         wide = graph.cast(graph.op("Neg", score), "DOUBLE")
         exponent = graph.op("Exp", wide)
         if dtype is np.float32:
             exponent = graph.cast(exponent, "FLOAT")
         score = graph.op("Div", one, graph.op("Add", one, exponent))
     if complement:
-        score = graph.op("Sub", one, score)
+        score = graph.op("Sub", graph.constant(1.0, dtype), score)
     p = graph.cast(score, "DOUBLE")
     rest = graph.op("Sub", graph.constant(1.0), p)
     return graph.op("Log", graph.op("Div", p, rest))

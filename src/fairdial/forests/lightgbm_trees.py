@@ -16,11 +16,12 @@ from fairdial.forests.forest import CannotConvertError, Forest, Tree, make_fores
 CATEGORICAL, DEFAULT_LEFT = 1, 2  # bits of decision_type
 NO_MISSING, ZERO_MISSING = 0, 1  # its next two bits
 END = "end of trees"
+OBJECTIVES = ("binary", "cross_entropy")
 
 
 def convert_lightgbm(model: Any, positive: int, method: str) -> Forest:
     """Return the forest of an LGBMClassifier or a Booster with a binary objective."""
-    if method != "predict_proba" and not hasattr(model, "model_to_string"):
+    if method != "predict_proba":
         raise CannotConvertError(f"the method {method} of LightGBM")
     booster = getattr(model, "booster_", model)
     best = booster.best_iteration
@@ -28,7 +29,7 @@ def convert_lightgbm(model: Any, positive: int, method: str) -> Forest:
     head, *blocks = text.partition(END)[0].split("\nTree=")
     facts = _facts(head)
     objective = facts.get("objective", "a custom objective").split()
-    if objective[0] not in ("binary", "cross_entropy"):
+    if objective[0] not in OBJECTIVES:
         raise CannotConvertError(f"LightGBM's objective {' '.join(objective)!r}")
     if facts["num_tree_per_iteration"] != "1" or "average_output" in head.splitlines():
         raise CannotConvertError("LightGBM's random forests and models of several classes")
@@ -41,6 +42,12 @@ def convert_lightgbm(model: Any, positive: int, method: str) -> Forest:
         link="logistic",
         complement=positive == 0,
     )
+
+
+def objective_of(booster: Any) -> str:
+    """Return the objective of a Booster; empty if it is a function."""
+    head = booster.model_to_string(num_iteration=1).partition("\nTree=")[0]
+    return _facts(head).get("objective", "").partition(" ")[0]
 
 
 def pandas_categories(model: Any) -> list[list[Any]]:

@@ -17,12 +17,15 @@ from scipy.special import expit, logit
 
 from fairdial._arrays import Features, Floats
 from fairdial._onnx import Graph
+from fairdial.errors import InvalidInputError
 from fairdial.forests.evaluate import Evaluator
 from fairdial.forests.forest import LINKS, Forest, Link, read_forest
 from fairdial.forests.graph import add_forest, add_logits
 from fairdial.tables.columns import Table
 from fairdial.tables.inputs import Inputs
 from fairdial.tables.plan import Json
+
+SINGLE = float(np.finfo(np.float32).max)
 
 
 @dataclass(frozen=True)
@@ -78,12 +81,18 @@ class PlainModel:
 
     def logits(self, X: Table) -> Floats:
         """Return (n,) log-odds of the positive label for the rows of a table."""
-        found: Floats = self._score.logits(self.inputs.transform(X))
-        return found
+        return self._logits(self.inputs.transform(X))
 
     def record_logits(self, records: Sequence[Mapping[str, Json]]) -> Floats:
         """Return (n,) log-odds of the positive label for checked records."""
-        found: Floats = self._score.logits(self.inputs.transform_records(records))
+        return self._logits(self.inputs.transform_records(records))
+
+    def _logits(self, features: Features) -> Floats:
+        """Return log-odds of features; refuse those that scikit-learn's trees refuse."""
+        strict = isinstance(self.scorer, Forest) and self.scorer.round_inputs
+        if strict and self.inputs.missing != "any" and (np.abs(features) > SINGLE).any():
+            raise InvalidInputError("X", "hold numbers that float32 can hold")
+        found: Floats = self._score.logits(features)
         return found
 
     def add_nodes(self, graph: Graph) -> str:

@@ -6,6 +6,7 @@ goes right if its code is in the node's set.
 
 from __future__ import annotations
 
+import itertools
 import json
 from typing import Any
 
@@ -19,8 +20,10 @@ OBJECTIVES = ("binary:logistic", "reg:logistic")
 def convert_xgboost(model: Any, positive: int, method: str) -> Forest:
     """Return the forest of an XGBClassifier, or a Booster, with a logistic objective."""
     is_booster = not hasattr(model, "get_booster")
-    if method != "predict_proba" and not is_booster:
+    if method != "predict_proba":
         raise CannotConvertError(f"the method {method} of XGBoost")
+    if not np.isnan(getattr(model, "missing", np.nan)):
+        raise CannotConvertError(f"XGBoost's missing={model.missing}")
     booster = model if is_booster else model.get_booster()
     data = json.loads(bytes(booster.save_raw("json")))["learner"]
     objective = data["objective"]["name"]
@@ -34,7 +37,7 @@ def convert_xgboost(model: Any, positive: int, method: str) -> Forest:
     content, ends = trees["model"], trees["model"].get("iteration_indptr")
     used = content["trees"]
     best = data["attributes"].get("best_iteration")
-    if best is not None and ends is not None:  # predictions stop at the best iteration
+    if best is not None and ends is not None and not is_booster:  # which uses all its trees
         used = used[: ends[int(best) + 1]]
     if any(tree["tree_param"]["size_leaf_vector"] not in ("0", "1") for tree in used):
         raise CannotConvertError("several outputs")
@@ -47,6 +50,32 @@ def convert_xgboost(model: Any, positive: int, method: str) -> Forest:
         round_inputs=True,
         round_sums=True,
     )
+
+
+def objective_of(booster: Any) -> str:
+    """Return the objective of a Booster."""
+    return str(json.loads(booster.save_config())["learner"]["objective"]["name"])
+
+
+def categories_of(model: Any) -> list[list[str | int] | None]:
+    """Return the categories that the model itself keeps for each of its features."""
+    booster = model.get_booster() if hasattr(model, "get_booster") else model
+    content = json.loads(bytes(booster.save_raw("json")))["learner"]["gradient_booster"]["model"]
+    kept = content.get("cats", {}).get("enc", [])
+    return [_values(item) for item in kept]
+
+
+def _values(item: dict[str, list[int]]) -> list[str | int] | None:
+    """Return the categories of a feature: numbers, or text as bytes and where each ends.
+
+    XGBoost counts characters where it means bytes, so that it cuts text beyond ASCII.
+    """
+    if "offsets" not in item:
+        return list(item["values"])
+    ends, joined = item["offsets"], bytes(byte % 256 for byte in item["values"])
+    if not joined.isascii():
+        raise CannotConvertError("XGBoost's categories that aren't ASCII text")
+    return [joined[a:b].decode() for a, b in itertools.pairwise(ends)] or None
 
 
 def _base(text: str) -> float:

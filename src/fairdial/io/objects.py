@@ -172,7 +172,7 @@ def read_objects(body: bytes, file: str, trusted: Sequence[str] = ()) -> dict[st
         names = sorted(untrusted)
         raise ModelFileError(
             f"`{file}` holds types that are not allowed: {', '.join(names)}. If you know who made "
-            f"the file and trust these types, load it with trusted={names!r}."
+            f"the file and trust these types, load it with `trusted={names!r}`."
         )
     try:
         objects = skops.loads(body, trusted=[*ALLOWED, *trusted])

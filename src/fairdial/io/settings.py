@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from fairdial.errors import InvalidInputError
+from fairdial.forests.native import as_classifier
 from fairdial.io.values import Json, claim, pack, unpack
 
 HOMES = {  # where a class is imported from
@@ -41,6 +42,7 @@ HOMES = {  # where a class is imported from
     "LGBMClassifier": "lightgbm",
     "XGBClassifier": "xgboost",
     "CatBoostClassifier": "catboost",
+    "NativeBooster": "fairdial.forests.native",
 }
 FUNCTIONS = {"check_array": "sklearn.utils"}
 
@@ -76,7 +78,7 @@ def describe_estimator(value: Any) -> EstimatorSettings | None:
     if isinstance(value, EstimatorSettings):
         return value
     try:
-        return EstimatorSettings(_describe(value))
+        return EstimatorSettings(_describe(as_classifier(value)))
     except (InvalidInputError, TypeError, AttributeError):
         return None
 

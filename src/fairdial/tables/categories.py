@@ -10,11 +10,10 @@ from sklearn.base import BaseEstimator, TransformerMixin
 
 from fairdial._validation import check_choice
 from fairdial.tables.columns import Value, as_table, column_names, find_columns, keep_names
-from fairdial.tables.inputs import Code, Number, OneHot
+from fairdial.tables.inputs import MOST_CODES, Code, Number, OneHot
 from fairdial.tables.plan import Categorical
 
 FREQUENT = 10  # rows
-MOST_CATEGORIES = 254
 
 
 class CategoryEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
@@ -57,7 +56,7 @@ class CategoryEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         return self
 
     def _block(self, name: Value, column: pd.Series) -> Code | OneHot:
-        known = Categorical.fit(name, column, FREQUENT, MOST_CATEGORIES).categories
+        known = Categorical.fit(name, column, FREQUENT, MOST_CODES).categories
         if self.output == "one_hot":
             return OneHot(name, known)
         return Code(name, known, tuple(map(float, range(len(known)))))
@@ -78,7 +77,7 @@ class CategoryEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
                 found |= {name: values[:, i] for i, name in enumerate(names)}
             elif isinstance(block, Code):
                 codes = np.where(np.isnan(values[:, 0]), -1.0, values[:, 0]).astype(np.intp)
-                found[str(block.name)] = pd.Categorical.from_codes(codes, list(block.categories))
+                found[str(block.name)] = pd.Categorical.from_codes(codes, _names(block))
             else:
                 found[str(block.name)] = values[:, 0]
         return pd.DataFrame(found, index=getattr(X, "index", None))
@@ -92,3 +91,10 @@ class CategoryEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             else:
                 names.append(str(block.name))
         return np.array(names, dtype=object)
+
+
+def _names(block: Code) -> list[Any]:
+    """Return names of the categories: the codes, unless all are text that XGBoost can store."""
+    known = block.categories
+    plain = all(isinstance(value, str) and value.isascii() for value in known)
+    return list(known) if plain else list(range(len(known)))

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 from pandas.api import types
-from sklearn.base import BaseEstimator
-from sklearn.utils.validation import check_array
 
 from fairdial._arrays import Floats
 from fairdial.errors import FairdialWarning, InvalidInputError, warn
+
+if TYPE_CHECKING:  # deciding by plain models needs no scikit-learn
+    from sklearn.base import BaseEstimator
 
 Value = str | int | float | bool  # a category, or the name of a column
 Table: TypeAlias = pd.DataFrame | NDArray[Any]
@@ -36,6 +37,8 @@ def as_table(X: Any, estimator: BaseEstimator) -> Table:
     if not isinstance(X, pd.DataFrame) and hasattr(X, "to_pandas"):
         X = X.to_pandas()
     if not isinstance(X, pd.DataFrame):
+        from sklearn.utils.validation import check_array
+
         if isinstance(X, list | tuple):
             X = np.array(X, dtype=object)  # numbers next to text stay numbers
         try:

@@ -37,7 +37,7 @@ from fairdial.tables.columns import (
     take_column,
     to_builtin,
 )
-from fairdial.tables.plan import KINDS, Block, Categorical, Numeric, read_flag
+from fairdial.tables.plan import KINDS, MOST_INDICATORS, Block, Categorical, Numeric, read_flag
 
 FORMAT, VERSION = "fairdial.table_encoder", 1  # of the JSON text
 FREQUENT = 10  # rows that make a category frequent ...
@@ -141,7 +141,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         *,
         n_bins: int = 32,
         min_frequency: int | float | str = "auto",
-        max_categories: int = 64,
+        max_categories: int = MOST_INDICATORS,
         dtype: str = "float32",
     ) -> None:
         self.n_bins = n_bins

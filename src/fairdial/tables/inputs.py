@@ -30,6 +30,7 @@ from fairdial.tables.plan import KINDS as ENCODER_KINDS
 from fairdial.tables.plan import Categorical, Json, Numeric, RecordWriter, category_input, read_flag
 
 Missing = Literal["any", "nan", "none"]  # numbers that aren't finite: all, NaN or none
+MOST_CODES = 254  # categories of a text column in boosting; rarer ones share one or are missing
 FEW = 12  # rows that are encoded faster one by one than column by column
 
 

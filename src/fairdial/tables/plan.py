@@ -28,6 +28,7 @@ from fairdial.tables.piecewise import piecewise_linear, quantile_edges
 
 Json: TypeAlias = str | int | float | bool | None
 
+MOST_INDICATORS = 64  # categories of a column that have their own feature, by default
 CLIP = 10.0  # scaled numbers end here, so that an outlier can't drown the other features
 
 
