@@ -20,6 +20,7 @@ from fairdial._validation import (
     check_count,
     check_fraction,
     check_one_tolerance,
+    check_posterior,
     check_same_length,
     check_scores,
     check_tolerance,
@@ -36,6 +37,8 @@ from fairdial.core.objectives import Objective
 from fairdial.core.operating_points import OperatingPoints, PointTable
 from fairdial.core.pareto import pareto
 from fairdial.core.point import Point, Points, number_of_rows
+from fairdial.core.price_points import PricePoints
+from fairdial.core.prices import margins
 from fairdial.core.problem import Problem
 from fairdial.core.rule_sequences import Guide
 from fairdial.core.searched import SearchedPoints
@@ -139,6 +142,8 @@ class Frontier:
     @property
     def nested(self) -> bool:
         """Whether each row changes its decision at most once along the dial."""
+        if isinstance(self.points, PricePoints):
+            return self.points.is_nested
         complete = getattr(self.points, "is_complete", True)  # no search takes over
         return bool(self.problem.nested) or (self.problem.uses_path and complete)
 
@@ -151,6 +156,11 @@ class Frontier:
     def is_family(self) -> bool:
         """Whether the points are models of a family rather than thresholds of one score."""
         return self.points.n_declared is not None
+
+    @property
+    def is_blind(self) -> bool:
+        """Whether prices decide, with probabilities of the groups in place of groups."""
+        return isinstance(self.points, PricePoints)
 
     @property
     def has_labels(self) -> bool:
@@ -202,6 +212,8 @@ class Frontier:
         """Whether the calibration rows support statements about new rows at all."""
         if self.problem.randomize is not None or self.certificate in ("weighted", "none"):
             return False
+        if isinstance(self.points, PricePoints):
+            return self.points.rules is not None and self.certificate == "declared"
         theorem, demands = self._theorem(simultaneous=False), self.criterion.demands
         if theorem == 3:
             return all(demand.is_certifiable for demand in demands)
@@ -291,6 +303,8 @@ class Frontier:
             mixture=table.mixture,
             is_family=self.is_family,
             weighted=self.certificate == "weighted",
+            prices=table.prices if isinstance(table, PricePoints) else None,
+            gains=table.gains if isinstance(table, PricePoints) else None,
         )
 
     def _warn(self, tolerance: Floats, gap: Floats, feasible: Mask) -> None:
@@ -309,6 +323,8 @@ class Frontier:
                 reason = "The path ends there; `nested=False` searches all thresholds."
         elif isinstance(self.points, NestedPoints):
             reason = "The nested dial ends there; `nested=False` goes further."
+        elif self.is_blind:
+            reason = "Groups that are known only with probabilities allow no less."
         else:
             reason = f"The frontier holds {len(self)} points."
         if self.certificate == "simultaneous":  # thresholds at edges of bins
@@ -352,6 +368,7 @@ class Frontier:
         family, those of the settings that were fixed before looking at the rows.
         """
         alpha = 1.0 - check_fraction(confidence, "confidence")
+        self._require_thresholds("margin", family=True)
         self._refuse_seen_rows()
         return simultaneous_margin(self.points, self.criterion, self.cells, alpha)
 
@@ -427,7 +444,8 @@ class Frontier:
 
         ``confidence`` is as in :meth:`at`; with one tolerance per row it is simultaneous. A row's
         decision doesn't depend on the other rows. A lottery draws by a hash of the row's entry in
-        ``keys`` (identifiers, or a matrix of features), by default of its logit.
+        ``keys`` (identifiers, or a matrix of features), by default of its logit. A blind dial takes
+        probabilities of the groups, (n, K), as ``groups``.
 
         Examples
         --------
@@ -438,6 +456,9 @@ class Frontier:
         >>> bool(frontier.decide([5.0], ["group 0"], tolerance=0.05)[0])
         True
         """
+        if self.is_blind:
+            margin = self.margins(logits, groups, tolerance, confidence=confidence)
+            return select(margin, 0.0)
         self._require_thresholds("decide")
         scores = check_scores(logits, nan=False)
         codes = match_groups(groups, self.groups)
@@ -457,6 +478,46 @@ class Frontier:
         if np.isnan(scores).any():
             raise_nan(scores, "logits")
         return select(scores, thresholds)
+
+    def margins(
+        self,
+        logits: ArrayLike,
+        posterior: ArrayLike,
+        tolerance: ArrayLike,
+        *,
+        confidence: float | None = None,
+    ) -> Floats:
+        """Return utility minus price of each row in a blind dial, (n,): above 0 it is selected.
+
+        Parameters
+        ----------
+        logits : (n,) array-like
+            Log-odds of the positive label.
+        posterior : (n, K) array-like
+            Probability of each group, in the order of ``groups``.
+        tolerance : float or (n,) array-like
+            One tolerance, or one for each row.
+        confidence : float, optional
+            As in :meth:`at`; for one tolerance only.
+        """
+        if not self.is_blind:
+            raise InvalidInputError(
+                "margins", "be called on a blind dial", given="one with groups", hint="Use decide."
+            )
+        scores = check_scores(logits)
+        shares = check_posterior(posterior, len(self.groups))
+        check_same_length(scores, shares, ("logits", "posterior"))
+        tolerances = check_tolerance(tolerance)
+        rates = [demand.rate for demand in self.criterion.demands]
+        if tolerances.ndim == 0:
+            point = self.at(float(tolerances), confidence=confidence)
+            assert point.prices is not None and point.gains is not None
+            return margins(scores, shares, rates, point.gains, point.prices)
+        check_same_length(scores, tolerances, ("logits", "tolerance"))
+        distinct, place = np.unique(tolerances, return_inverse=True)
+        points = self.at(distinct, confidence=confidence, simultaneous=True)
+        assert points.prices is not None and points.gains is not None
+        return margins(scores, shares, rates, points.gains, points.prices[place])
 
     def row_thresholds(
         self, tolerances: Floats, codes: Codes, *, confidence: float | None = None
@@ -497,13 +558,21 @@ class Frontier:
         >>> set(moved[sample.groups == "group 0"]) == {0, 1}
         True
         """
-        self._require_thresholds("flips")
+        if self.is_family:
+            self._require_thresholds("flips")
         before = self.decide(logits, groups, check_one_tolerance(tolerance_from, "tolerance_from"))
         after = self.decide(logits, groups, check_one_tolerance(tolerance_to, "tolerance_to"))
         return after.astype(np.int8) - before.astype(np.int8)
 
-    def _require_thresholds(self, method: str) -> None:
-        if self.is_family:
+    def _require_thresholds(self, method: str, *, family: bool = False) -> None:
+        if self.is_blind:
+            raise InvalidInputError(
+                method,
+                "be called on thresholds of groups",
+                given="a blind dial, which has prices",
+                hint="Use its `at`, `decide`, `flips` and `margins`.",
+            )
+        if self.is_family and not family:
             raise InvalidInputError(
                 method,
                 "be called on thresholds of one score",
@@ -545,7 +614,8 @@ class Frontier:
         >>> frontier.guided_by(other).at(0.1, confidence=0.95).theorem
         5
         """
-        if self.is_family or other.is_family or other.problem.randomize is not None:
+        self._require_thresholds("guided_by")
+        if other.is_family or other.is_blind or other.problem.randomize is not None:
             raise InvalidInputError(
                 "other", "be a frontier of thresholds of one score, without a lottery"
             )
