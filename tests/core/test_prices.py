@@ -354,12 +354,13 @@ def test_what_needs_group_thresholds_refuses_a_blind_dial():
     frontier = sweep_blind(logits, shares, codes, y)
     for call in (
         frontier.band,
-        frontier.margin,
         lambda: frontier.guided_by(frontier),
         lambda: frontier.row_thresholds(np.array([0.1]), codes[:1]),
     ):
         with pytest.raises(InvalidInputError):
             call()
+    with pytest.raises(CannotCertifyError):
+        frontier.margin()
     with pytest.raises(InvalidInputError):
         sweep(logits, codes, y).margins(logits, shares, 0.1)
     with pytest.raises(SmallGroupError):

@@ -65,6 +65,17 @@ MAX_ROW_TOLERANCES = 64  # distinct ones, where each is a search
 CHUNK = 1 << 16  # points whose counts are computed at once
 
 
+def refuse_blind(frontier: Frontier, what: str) -> None:
+    """Raise if prices decide, which can't be ``what``: "served", "exported", ..."""
+    if frontier.is_blind:
+        raise InvalidInputError(
+            "model",
+            f"decide by group thresholds to be {what}",
+            given="a blind one, which decides by prices",
+            hint="Decide with predict.",
+        )
+
+
 @dataclass(frozen=True, eq=False)
 class Frontier:
     """The operating points of a dial on calibration rows, least constrained first.
@@ -368,7 +379,10 @@ class Frontier:
         family, those of the settings that were fixed before looking at the rows.
         """
         alpha = 1.0 - check_fraction(confidence, "confidence")
-        self._require_thresholds("margin", family=True)
+        if self.is_blind:
+            raise CannotCertifyError(
+                "A margin for all points at once needs thresholds of one score, got a blind dial."
+            )
         self._refuse_seen_rows()
         return simultaneous_margin(self.points, self.criterion, self.cells, alpha)
 
@@ -511,12 +525,14 @@ class Frontier:
         rates = [demand.rate for demand in self.criterion.demands]
         if tolerances.ndim == 0:
             point = self.at(float(tolerances), confidence=confidence)
-            assert point.prices is not None and point.gains is not None
+            assert point.prices is not None
+            assert point.gains is not None
             return margins(scores, shares, rates, point.gains, point.prices)
         check_same_length(scores, tolerances, ("logits", "tolerance"))
         distinct, place = np.unique(tolerances, return_inverse=True)
         points = self.at(distinct, confidence=confidence, simultaneous=True)
-        assert points.prices is not None and points.gains is not None
+        assert points.prices is not None
+        assert points.gains is not None
         return margins(scores, shares, rates, points.gains, points.prices[place])
 
     def row_thresholds(
@@ -564,7 +580,7 @@ class Frontier:
         after = self.decide(logits, groups, check_one_tolerance(tolerance_to, "tolerance_to"))
         return after.astype(np.int8) - before.astype(np.int8)
 
-    def _require_thresholds(self, method: str, *, family: bool = False) -> None:
+    def _require_thresholds(self, method: str) -> None:
         if self.is_blind:
             raise InvalidInputError(
                 method,
@@ -572,7 +588,7 @@ class Frontier:
                 given="a blind dial, which has prices",
                 hint="Use its `at`, `decide`, `flips` and `margins`.",
             )
-        if self.is_family and not family:
+        if self.is_family:
             raise InvalidInputError(
                 method,
                 "be called on thresholds of one score",

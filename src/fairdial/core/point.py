@@ -293,12 +293,10 @@ class Point:
     def _new_rows(self) -> str:
         """Return what is known about the gap on new rows."""
         if self.certified_gap is not None:
-            when = (
-                "even if the tolerance was chosen after looking at the results."
-                if self.simultaneous
-                else "if the tolerance was chosen before looking at the results; otherwise use "
-                "`simultaneous=True`."
-            )
+            when = "if the tolerance was chosen before looking at the results"
+            when += "." if self.prices is not None else "; otherwise use `simultaneous=True`."
+            if self.simultaneous:
+                when = "even if the tolerance was chosen after looking at the results."
             return (
                 f"With confidence {self.confidence:g} the gap on new rows is at most "
                 f"{self.certified_gap:.4f} (theorem {self.theorem}), {when}"

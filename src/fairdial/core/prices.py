@@ -53,7 +53,7 @@ def check_priceable(problem: Problem) -> None:
                 "limit differences of rates over all rows or rows with one label, without "
                 "conditions, if groups are unknown when deciding",
                 given=demand.name,
-                hint="Decisions with groups (`blind=False`) take any criterion.",
+                hint="Decisions that see the group take any criterion.",
             )
     refused = {
         "objective": problem.objective.name in ("f1", "utility") and problem.objective.name,
