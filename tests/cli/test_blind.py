@@ -18,8 +18,7 @@ BLIND = ("--sensitive", "region", "--method", "logistic", "--tolerance", 0.1, "-
 @pytest.fixture(scope="module")
 def folder(shell, place: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("blind") / "model"
-    done = shell("train", place / "old.csv", *COMMON, *BLIND, "--out", folder)
-    assert done.exit_code == 0, done.output
+    shell("train", place / "old.csv", *COMMON, *BLIND, "--out", folder)
     return folder
 
 
@@ -28,8 +27,7 @@ def test_rows_to_decide_on_need_no_group(shell, folder, place, tmp_path):
     table.drop(columns=["region", "decision"]).to_csv(tmp_path / "new.csv", index=False)
     outs = [tmp_path / "without.csv", tmp_path / "with.csv"]
     for data, out in zip((tmp_path / "new.csv", place / "new.csv"), outs, strict=True):
-        done = shell("predict", folder, data, "--out", out)
-        assert done.exit_code == 0, done.output
+        shell("predict", folder, data, "--out", out)
     without, given = (pd.read_csv(out) for out in outs)
     assert without.equals(given)
     assert list(without) == ["decision", "margin"]
@@ -40,29 +38,25 @@ def test_rows_to_decide_on_need_no_group(shell, folder, place, tmp_path):
 
 def test_evaluation_and_calibration_use_the_true_groups(shell, folder, place, tmp_path):
     done = shell("evaluate", folder, place / "new.csv", "--json")
-    assert done.exit_code == 0, done.output
     assert {line["group"] for line in json.loads(done.stdout)["groups"]} == {"north", "south"}
     other = tmp_path / "other"
-    done = shell("calibrate", folder, place / "new.csv", "--out", other)
-    assert done.exit_code == 0, done.output
+    shell("calibrate", folder, place / "new.csv", "--out", other)
     assert fairdial.load(other).frontier_.at(0.1).gap <= 0.1
 
 
 def test_the_dial_turns(shell, folder):
     done = shell("dial", folder, "--tolerance", 0.2, "--bound", "--json")
-    assert done.exit_code == 0, done.output
     found = json.loads(done.stdout)
     assert found["gap"] <= 0.2
     assert found["bound"] is not None
     for command in (("info", folder), ("dial", folder, "--tolerance", 0.3, "--bound")):
-        assert shell(*command).exit_code == 0
+        assert shell(*command).stdout
 
 
 @pytest.mark.parametrize("option", ["--html", "--onnx", "--thresholds"])
-def test_exports_are_refused(shell, folder, tmp_path, option):
+def test_exports_raise(refused, folder, tmp_path, option):
     ends = {"--html": "html", "--onnx": "onnx", "--thresholds": "csv"}
-    done = shell("export", folder, option, tmp_path / f"out.{ends[option]}")
-    assert done.exit_code != 0
+    refused("export", folder, option, tmp_path / f"out.{ends[option]}", option="MODEL")
     assert not list(tmp_path.iterdir())
 
 
@@ -74,9 +68,8 @@ def test_serving_is_refused(folder):
     assert error.value.argument == "model"
 
 
-def test_methods_that_see_the_group_are_refused(shell, place, tmp_path):
+def test_methods_that_see_the_group_take_no_blind(refused, place, tmp_path):
     options = ("--sensitive", "region", "--blind", "--out", tmp_path / "model")
     for method in ("gfb", "epo"):
-        done = shell("train", place / "old.csv", *COMMON, *options, "--method", method)
-        assert done.exit_code != 0
-        assert "--blind" in done.stderr
+        command = ("train", place / "old.csv", *COMMON, *options, "--method", method)
+        refused(*command, option="--blind", names=(method,))

@@ -179,8 +179,7 @@ class Certifier:
         if len(lines) == 1:
             return lines[0]
         if is_priced:
-            places = [line.table.indices for line in lines]
-            table = self._tabulate(np.ravel(places).astype(np.float64), np.empty(0))
+            table = self._rules_table([line.table for line in lines])
         else:
             table = _join([line.table for line in lines], self.cells, len(self.groups))
         bound = np.array([float(line.bound[0]) for line in lines])
@@ -254,6 +253,13 @@ class Certifier:
             margin = expected_margin(rows, len(self.groups), alpha, guided=self.guide is not None)
             expected = max(expected, margin / float(demand.scale))
         return expected > tolerance
+
+    def _rules_table(self, tables: Sequence[PointTable]) -> PointTable:
+        """Return the rules of a blind dial that are in several tables, together."""
+        assert isinstance(self.points, PricePoints)
+        assert self.points.rules is not None
+        places = [table.indices for table in tables if table.indices is not None]
+        return self.points.rules.table.tabulate(np.concatenate([np.empty(0, np.intp), *places]))
 
     def _tabulate(self, settings: Floats, thresholds: Floats) -> PointTable:
         """Return points with these thresholds, counted on all calibration rows."""

@@ -6,7 +6,7 @@ once: however many rates and groups there are, no row returns to a decision that
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -207,9 +207,10 @@ def find_knots(
     return [knots[0], knots[-1]] if single else knots
 
 
-def _find_end(pricing: Pricing, count: object, criterion: Criterion, cells: Counts) -> Floats:
+def _find_end(
+    pricing: Pricing, count: Callable[[Floats], Counts], criterion: Criterion, cells: Counts
+) -> Floats:
     """Return prices of two groups at which the disparity of one rate has changed its sign."""
-    assert callable(count)
     disparity = float(criterion.disparity(criterion.rates_of(count(np.zeros(2)), cells)))
     sign = 1.0 if disparity > 0 else -1.0
     direction = sign * np.array([-1.0, 1.0]) * pricing.shares.min() / pricing.shares

@@ -22,7 +22,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import expit
 
-from fairdial._arrays import Floats, Indices, Scores
+from fairdial._arrays import Floats, Indices, Scores, Weights
 from fairdial.core.criteria import Criterion
 from fairdial.core.problem import Problem
 from fairdial.core.rates import Rate
@@ -94,8 +94,9 @@ def load(rate: Rate, probability: Floats) -> Floats:
 
 def among(rate: Rate, probability: Floats) -> Floats:
     """Return the probability that each row is eligible for a rate, (n,)."""
-    by_label = {0: 1.0 - probability, 1: probability}
-    return np.asarray(by_label.get(rate.eligible, np.ones_like(probability)))  # type: ignore[call-overload]
+    if rate.eligible is None:
+        return np.ones_like(probability)
+    return np.asarray(probability if rate.eligible == 1 else 1.0 - probability)
 
 
 def margins(
@@ -175,7 +176,7 @@ class Pricing:
         posterior: Floats,
         criterion: Criterion,
         gains: Gains,
-        weights: Floats | None = None,
+        weights: Weights | None = None,
     ) -> Pricing:
         """Return the program of scored rows with probabilities of the groups."""
         probability = expit(logits.astype(np.float64))

@@ -169,11 +169,9 @@ class _Writer:
         if isinstance(scorer, BlindScorer):
             self.objects["groups"] = scorer.groups
             labels: Any = scorer.labels
-            parts = labels.scorers if isinstance(labels, AveragedScorer) else [labels]
-            return {
-                "kind": "blind",
-                "parts": [self.part(p, f"part{i}-") for i, p in enumerate(parts)],
-            }
+            scorers = labels.scorers if isinstance(labels, AveragedScorer) else [labels]
+            described = [self.part(one, f"part{i}-") for i, one in enumerate(scorers)]
+            return {"kind": "blind", "parts": described}
         if isinstance(scorer, AveragedScorer):
             parts = [self.part(part, f"part{i}-") for i, part in enumerate(scorer.scorers)]
             return {"kind": "averaged", "parts": parts}
