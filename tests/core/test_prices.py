@@ -211,6 +211,12 @@ def test_other_objectives_are_maximized():
     plain = sweep_blind(logits, shares, codes, y).at(0.1)
     assert cheap.gap <= 0.1
     assert cheap.value > costs.value_of(plain.selected, plain.counts)
+    chosen = margins(logits, shares, rates_of("demographic_parity"), cheap.gains, cheap.prices) > 0
+    missed, false = (
+        4 * (y.mean() - (expit(logits) * chosen).mean()),
+        (expit(-logits) * chosen).mean(),
+    )
+    assert np.isclose(cheap.expected_value, -missed - false)
     assert cheap.expected_value <= cheap.bound + 0.01
     balanced = sweep_blind(logits, shares, codes, y, objective="balanced_accuracy").at(0.1)
     assert balanced.gap <= 0.1
@@ -245,6 +251,11 @@ def test_certified_rules_hold_on_new_rows_and_cost_less_than_the_strictest():
     point = frontier.at(0.1, confidence=0.95)
     assert point.theorem == 5
     assert point.certified_gap == 0.1
+    rules = frontier.points.rules
+    rates = [demand.rate for demand in frontier.criterion.demands]
+    lines = [margins(logits, shares, rates, rules.table.gains, p) for p in rules.table.prices[::9]]
+    counted = count_selected(np.array(lines), codes, y, 3)
+    assert np.array_equal(counted, rules.table.read(np.arange(0, len(rules.table), 9))[1])
     new = draw(200_000, 3, 10, noise=0.3)
     chosen = frontier.decide(new[0], new[1], 0.1, confidence=0.95)
     rates = np.bincount(new[2], chosen) / np.bincount(new[2])

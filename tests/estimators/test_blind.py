@@ -178,3 +178,13 @@ def test_weights_reach_both_classifiers_and_the_frontier():
     other.fit(X.iloc[repeated], y[repeated], sensitive_features=groups[repeated])
     found = [m.scorer_.posterior(NEW[0]) for m in (again, other)]
     assert np.allclose(*found, atol=1e-4)
+
+
+def test_small_groups_of_several_are_calibrated():
+    X, y, _ = TRAIN
+    groups = np.arange(len(y)) % 4
+    model = make(calibration=0.1).fit(
+        X.assign(sign=X["sign"] + groups), y, sensitive_features=groups
+    )
+    assert model.frontier_.eligible.min() < 200
+    assert model.frontier_.at(0.2).gap <= 0.2

@@ -9,6 +9,7 @@ import numpy as np
 
 from fairdial._arrays import Codes, Counts, Floats, Indices, Kinds, Mask, Scores, Weights
 from fairdial.core.criteria import Criterion
+from fairdial.core.decide import select
 from fairdial.core.fixed_sequence import Rules
 from fairdial.core.operating_points import PointTable
 from fairdial.core.price_path import Counter, count_path, find_knots, improving
@@ -181,13 +182,13 @@ class ScoredRows:
 
 def find_price_points(rows: ScoredRows, problem: Problem) -> PricePoints:
     """Return the operating points of a blind dial, least constrained first."""
-    points, _ = _path_points(rows, problem)
+    points = _path_points(rows, problem)
     if rows.weights is None:
         points.rules = _find_rules(rows, problem)
     return points
 
 
-def _path_points(rows: ScoredRows, problem: Problem) -> tuple[PricePoints, list[Floats]]:
+def _path_points(rows: ScoredRows, problem: Problem) -> PricePoints:
     criterion, negatives_positives = problem.criterion, rows.labels()
     gains = find_gains(problem, *negatives_positives)
     pricing, counter = rows.pricing(criterion, gains), rows.counter()
@@ -202,7 +203,7 @@ def _path_points(rows: ScoredRows, problem: Problem) -> tuple[PricePoints, list[
     lines = np.array([pricing.bound(pricing.balance(line)) for line in some])
     terms, total = problem.objective.terms(*negatives_positives), sum(negatives_positives)
     unit = total * max(terms.true_positive, -terms.false_positive)  # gains are at most 1
-    points = PricePoints(
+    return PricePoints(
         states.setting[kept],
         gap[kept],
         prices.reshape(len(kept), len(criterion.demands), -1),
@@ -212,13 +213,13 @@ def _path_points(rows: ScoredRows, problem: Problem) -> tuple[PricePoints, list[
         unit * lines + np.array([terms.constant, 0.0]),
         nested=len(knots) <= 2,
     )
-    return points, knots
 
 
 def _find_rules(rows: ScoredRows, problem: Problem) -> PriceRules | None:
     """Find rules on a part of the rows, and count them on the others.
 
-    Rows are drawn by a generator whose seed is a hash of all of them, as in ``rule_sequences.py``.
+    Rows are drawn by a generator whose seed is a hash of all of them (``rule_sequences.py`` says
+    why): the same rows in the same order are always divided the same way.
     """
     digest = sha256(SALT)
     for array in (rows.logits.astype(np.float64), rows.codes.astype(np.int64)):
@@ -229,28 +230,29 @@ def _find_rules(rows: ScoredRows, problem: Problem) -> PriceRules | None:
     sizes = [problem.criterion.eligible_counts(some.counter().total()) for some in (part, rest)]
     if not all(size.all() for size in sizes):
         return None
-    points, _ = _path_points(part, problem)
-    gap = points.gap
-    grid = np.linspace(gap[0], gap[-1], N_RULES)
+    points = _path_points(part, problem)
+    grid = np.linspace(points.gap[0], points.gap[-1], N_RULES)
     places = np.unique(points.find(grid)[0])[::-1]  # most equal first
     rules = points.tabulate(places)
-    counted = [_count_rules(some, problem.criterion, rules) for some in (rest, rows)]
-    cells = rows.counter().total()
+    tested, cells = _count_rules(rest, problem.criterion, rules), rows.counter().total()
+    selected = rules.read(np.arange(len(rules)))[1] + tested
     table = PricePoints(
         rules.setting,
-        problem.criterion.gap_of(counted[1], cells),
+        problem.criterion.gap_of(selected, cells),
         rules.prices,
-        counted[1],
+        selected,
         rules.value,
         rules.gains,
         np.zeros((0, 2)),
         nested=False,
     )
-    return PriceRules(table, rules.gap, counted[0], rest.counter().total())
+    return PriceRules(table, rules.gap, tested, rest.counter().total())
 
 
 def _count_rules(rows: ScoredRows, criterion: Criterion, rules: PricePoints) -> Counts:
     """Return the rows that each rule selects, (R, C, K)."""
     pricing, counter = rows.pricing(criterion, rules.gains), rows.counter()
     flat = rules.prices.reshape(len(rules), -1)
-    return np.stack([counter.count(np.flatnonzero(pricing.margins(line) > 0)) for line in flat])
+    return np.stack(
+        [counter.count(np.flatnonzero(select(pricing.margins(line), 0.0))) for line in flat]
+    )

@@ -91,7 +91,12 @@ class ThresholdClassifier(DialClassifier):
         """
         super()._calibrate_held_out(rows)
         frontier = getattr(self, "frontier_", None)
-        if frontier is None or frontier.certificate != "declared" or len(frontier.groups) == 2:
+        if (
+            frontier is None
+            or frontier.is_blind
+            or frontier.certificate != "declared"
+            or len(frontier.groups) == 2
+        ):
             return self
         few = PATH_SHARE * float(frontier.eligible.min()) < FEW_ROWS
         if not (few and frontier.problem.uses_path and frontier.needs_declared_tolerance):
