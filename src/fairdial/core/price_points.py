@@ -17,8 +17,8 @@ from fairdial.core.prices import Gains, Pricing, find_gains
 from fairdial.core.problem import Problem
 from fairdial.core.rule_sequences import N_PATH, PATH_SHARE, SALT
 
-N_BOUNDS = 33  # prices that bounds are computed from
-N_RULES = 129  # rules that certificates test
+N_BOUNDS = 17  # prices that bounds are computed from
+N_RULES = 65  # rules that certificates test; more of them have small gaps
 
 
 class PricePoints(PointTable):
@@ -188,7 +188,7 @@ def find_price_points(rows: ScoredRows, problem: Problem) -> PricePoints:
     return points
 
 
-def _path_points(rows: ScoredRows, problem: Problem) -> PricePoints:
+def _path_points(rows: ScoredRows, problem: Problem, n_bounds: int = N_BOUNDS) -> PricePoints:
     criterion, negatives_positives = problem.criterion, rows.labels()
     gains = find_gains(problem, *negatives_positives)
     pricing, counter = rows.pricing(criterion, gains), rows.counter()
@@ -199,8 +199,8 @@ def _path_points(rows: ScoredRows, problem: Problem) -> PricePoints:
     gap = criterion.gap_of(states.selected, cells)
     kept = improving(gap)
     prices = states.prices[kept]
-    some = prices[np.unique(np.linspace(0, len(kept) - 1, N_BOUNDS).round().astype(np.intp))]
-    lines = np.array([pricing.bound(pricing.balance(line)) for line in some])
+    some = prices[np.unique(np.linspace(0, len(kept) - 1, n_bounds).round().astype(np.intp))]
+    lines = np.array([pricing.bound(pricing.balance(line)) for line in some]).reshape(-1, 2)
     terms, total = problem.objective.terms(*negatives_positives), sum(negatives_positives)
     unit = total * max(terms.true_positive, -terms.false_positive)  # gains are at most 1
     return PricePoints(
@@ -230,12 +230,14 @@ def _find_rules(rows: ScoredRows, problem: Problem) -> PriceRules | None:
     sizes = [problem.criterion.eligible_counts(some.counter().total()) for some in (part, rest)]
     if not all(size.all() for size in sizes):
         return None
-    points = _path_points(part, problem)
-    grid = np.linspace(points.gap[0], points.gap[-1], N_RULES)
+    points = _path_points(part, problem, n_bounds=0)
+    least, largest = points.gap[-1], points.gap[0]
+    grid = least + (largest - least) * np.linspace(0.0, 1.0, N_RULES) ** 2
+    grid[-1] = largest
     places = np.unique(points.find(grid)[0])[::-1]  # most equal first
     rules = points.tabulate(places)
     tested, cells = _count_rules(rest, problem.criterion, rules), rows.counter().total()
-    selected = rules.read(np.arange(len(rules)))[1] + tested
+    selected: Counts = np.asarray(rules.read(np.arange(len(rules)))[1] + tested)
     table = PricePoints(
         rules.setting,
         problem.criterion.gap_of(selected, cells),
