@@ -36,6 +36,7 @@ def _beside_common(monkeypatch: pytest.MonkeyPatch) -> None:
             {"demographic_parity", "equal_opportunity", "predictive_equality"},
         ),
         ("monitoring.py", "false alarms", {"watch", "windows of 2,000 rows"}),
+        ("blind.py", "dial", {"blind", "with the group"}),
         ("criteria.py", "rule", {"fairdial, sort", "fairdial, histogram"}),
         ("odds.py", "method", {"fairdial", "fairdial, lottery", "fairdial, cross-fitted"}),
         (

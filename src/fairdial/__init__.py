@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from fairdial._version import __version__ as __version__
 
 if TYPE_CHECKING:  # the names of _HOMES, for type checkers and editors
+    from fairdial.core.blind import sweep_blind as sweep_blind
     from fairdial.core.criteria import Criterion as Criterion
     from fairdial.core.criteria import criterion as criterion
     from fairdial.core.demands import Demand as Demand
@@ -62,6 +63,7 @@ if TYPE_CHECKING:  # the names of _HOMES, for type checkers and editors
     from fairdial.tables.encoder import TableEncoder as TableEncoder
 
 _HOMES = {  # the public names by module
+    "core.blind": ("sweep_blind",),
     "core.criteria": (
         "Criterion",
         "criterion",

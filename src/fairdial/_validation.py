@@ -24,6 +24,8 @@ MIN_TYPO_LENGTH = 4  # shorter words aren't searched for typos
 
 # ---- rows ----------------------------------------------------------------------------------------
 
+PRECISION = 1e-3  # of probabilities in single precision
+
 
 def as_vector(values: object, name: str) -> NDArray[Any]:
     """Return a one-dimensional array with at least one row; a column (n, 1) is flattened."""
@@ -209,6 +211,19 @@ def check_utility(utility: object, n_rows: int) -> Floats:
 
 
 # ---- numbers -------------------------------------------------------------------------------------
+
+
+def check_posterior(posterior: object, n_groups: int, name: str = "posterior") -> Floats:
+    """Return probabilities of groups, (n, K), as float64; each row's sum is 1."""
+    allowed = f"hold a probability for each of {n_groups} groups, which sum to 1 in every row"
+    array = _as_real(np.asarray(posterior), name).astype(np.float64)
+    if array.ndim != 2 or array.shape[1] != n_groups:
+        raise InvalidInputError(name, allowed, given=f"shape {array.shape}")
+    sums = array.sum(axis=1)
+    if not (np.all(array >= 0) and np.all(np.abs(sums - 1.0) <= PRECISION)):  # also NaN
+        worst = int(np.argmax(np.where(np.isfinite(sums), np.abs(sums - 1.0), np.inf)))
+        raise InvalidInputError(name, allowed, given=f"{array[worst].tolist()} in row {worst}")
+    return array
 
 
 def check_tolerance(tolerance: object, name: str = "tolerance") -> Floats:

@@ -36,7 +36,15 @@ COMMON = (  # constructor parameters of every method
     "random_state",
 )
 LIBRARIES = {"lightgbm": "LightGBM", "xgboost": "XGBoost", "catboost": "CatBoost"}
-DIAL = ("objective", "budget", "nested", "rising", "randomize")  # of methods with thresholds
+DIAL = (
+    "objective",
+    "budget",
+    "nested",
+    "rising",
+    "randomize",
+    "blind",
+)  # of methods with thresholds
+THRESHOLD_METHODS = "methods with thresholds"
 THRESHOLDS = (
     "scores each row by {scorer} and selects rows above the threshold of their group; the "
     "tolerance sets the thresholds"
@@ -147,7 +155,8 @@ class Method:
 
         Options that don't apply to the method raise an error. ``network`` holds further arguments
         of the network, if there is one; ``common`` are arguments that all estimators take, or all
-        with thresholds (``objective``, ``budget``, ``nested``, ``rising``, ``randomize``).
+        with thresholds (``objective``, ``budget``, ``nested``, ``rising``, ``randomize``), or
+        FairBayes (``blind``).
 
         Examples
         --------
@@ -171,9 +180,9 @@ class Method:
                 )
         for name in [name for name in DIAL if name in common]:
             if name not in inspect.signature(self.load()).parameters:
+                which = "classifiers that FairBayes wraps" if name == "blind" else THRESHOLD_METHODS
                 raise InvalidInputError(
-                    name,
-                    f"be left out for the method {self.name}: it is for methods with thresholds",
+                    name, f"be left out for the method {self.name}: it is for {which}"
                 )
         settings = {name: given.pop(name) for name in NETWORK_OPTIONS if name in given}
         spec = Spec(seed, texts, wide, settings | dict(network or {}), common | given)
@@ -378,7 +387,7 @@ _classifier = partial(
     estimator="FairBayes",
     load=_fairbayes,
     options=("recalibrate",),
-    scorers=("plain", "estimators", "averaged", "net"),
+    scorers=("plain", "estimators", "averaged", "blind", "net"),
 )
 _booster = partial(_classifier, trees=True, complexity=2)
 _family = partial(Method, kind="family", options=NETWORK_OPTIONS)

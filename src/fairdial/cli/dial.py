@@ -144,6 +144,11 @@ def _describe_bound(point: Point) -> str:
     name = point.problem.objective.title
     if point.bound is None or point.expected_value is None:
         return f"The best possible {name} isn't known for this model."
+    if point.prices is not None:
+        return (
+            f"Expected {name} of these prices: {point.expected_value:.4f}. No rule whose expected "
+            f"rates are within the tolerance reaches more than {point.bound:.4f} on these scores."
+        )
     return (
         f"Expected {name} of these thresholds: {point.expected_value:.4f}. No mixture of "
         f"thresholds within the tolerance reaches more than {point.bound:.4f} on these scores."

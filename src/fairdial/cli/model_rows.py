@@ -99,9 +99,12 @@ def read_rows(
     sensitive: Sequence[str] = (),
     verbatim: Sequence[str] = (),
     drop_missing: bool | None = None,
+    with_groups: bool = True,
     note: Note = lambda _: None,
 ) -> ModelRows:
     """Read a table with every column that the model needs, in the types of training.
+
+    ``with_groups`` says whether that includes the group columns.
 
     ``note`` gets sentences on rows that are left out and on values without a category.
     ``drop_missing`` is None for commands that need every row.
@@ -117,7 +120,8 @@ def read_rows(
     features = [str(name) for name in names]
     dtypes = getattr(model, "feature_dtypes_", {})
     text_features = [name for name in features if _is_text(dtypes.get(name))]
-    groups, unnamed = group_columns(model, sensitive), missing_group(model)
+    unnamed = missing_group(model)
+    groups = group_columns(model, sensitive) if with_groups else []
     merged = getattr(model, "training_", {}).get("merged_groups")
     added = {unnamed} | ({merged["name"]} if merged else set())  # the table needn't have them
     known = [name for name in known_groups(model) if name not in added]
@@ -137,7 +141,7 @@ def read_rows(
         typed=[*features, *groups, *sensitive, *([] if label is None else [label])],
     )
     table = read.rows
-    groups = group_columns(model, sensitive, table.columns)
+    groups = group_columns(model, sensitive, table.columns) if with_groups else []
     require_columns(table, groups, "sensitive" if sensitive else "data")
     require_columns(table, features, "data")
     table = table.assign(**fill_groups(table[groups], unnamed))
@@ -159,7 +163,7 @@ def read_rows(
     for text in describe_unknown_values(model, table[text_features]):
         note(text)
     ready = table.assign(**{name: _as_trained(table[name], dtypes.get(name)) for name in features})
-    in_X = model.sensitive_column is not None
+    in_X = model.sensitive_column is not None or not with_groups
     X = ready[features].join(table[groups]) if in_X else ready[features]
     return ModelRows(ready, read.verbatim, table[groups], X, in_X)
 

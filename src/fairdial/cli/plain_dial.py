@@ -73,7 +73,8 @@ def _read(stored: Stored) -> PlainDial | None:
         return None
     frontier = frontier_from_arrays(data, stored.files[FRONTIER], FRONTIER)
     features = unpack_features(manifest["features"])
-    if frontier.problem.randomize is not None or "feature_names_in_" not in features:
+    simple = frontier.problem.randomize is None and not frontier.is_blind
+    if not simple or "feature_names_in_" not in features:
         return None
     classes, groups = unpack(manifest["classes"]), unpack(manifest["groups"])
     claim(isinstance(classes, np.ndarray) and len(set(classes.tolist())) == 2, "two labels")

@@ -105,13 +105,14 @@ def count_changes(before: Point, after: Point) -> list[Json]:
 
     A group has one threshold, which moves one way between two points, so the difference of two
     counts is the number of changed decisions. In a model family every setting decides for itself,
-    and in a lottery every row: only the balance is known.
+    in a lottery every row, and in a blind dial members of a group move both ways: only the balance
+    is known.
     """
     change = (after.selected - before.selected).sum(axis=0).tolist()
     found = []
     for group, balance in zip(after.groups, map(json_number, change), strict=True):
         line: Json = {"group": json_value(group), "balance": balance}
-        if not after.is_family and after.lottery is None:
+        if after.has_thresholds and after.lottery is None:
             line |= {"gained": max(balance, 0), "lost": max(-balance, 0)}
         found.append(line)
     return found
@@ -257,12 +258,10 @@ def describe_point(frontier: Frontier, point: Point, any_tolerance: bool | None)
     if point.certified_gap is None:
         bound = ": --confidence gives a bound" if can_certify(frontier) else f"; {NO_BOUND}"
         return f"{text} {NEW_DATA}{bound}."
-    when = (
-        "even if the tolerance was chosen after looking at the results."
-        if any_tolerance
-        else "if the tolerance was chosen before looking at the results; use --simultaneous if it "
-        "was chosen after."
-    )
+    when = "if the tolerance was chosen before looking at the results"
+    when += "." if frontier.is_blind else "; use --simultaneous if it was chosen after."
+    if any_tolerance:
+        when = "even if the tolerance was chosen after looking at the results."
     return text + (
         f" With confidence {point.confidence:g} the gap on new data is at most "
         f"{point.certified_gap:.4f}, {when}"

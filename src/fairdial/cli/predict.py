@@ -67,7 +67,8 @@ def predict(
     The columns are the decision, as a label; the margin, by which the score is above (or below, if
     negative) the threshold, in log-odds; and, for methods with thresholds, the logit, which is the
     score itself. The logit is the same at every tolerance, and is what calibrate --scores reads.
-    DATA must have the features and group columns of training; other columns are ignored.
+    DATA must have the features and group columns of training (a blind model needs no group
+    columns); other columns are ignored.
     """
     from fairdial.cli.model_rows import match_known_groups, read_rows
     from fairdial.cli.output import (
@@ -89,7 +90,13 @@ def predict(
         raise InvalidInputError("as_json", "be used with a file as `out`", given="stdout for both")
     model = open_to_predict(folder, key_file, trust)
     rows = read_rows(
-        model, data, csv_format, sensitive=sensitive, verbatim=identity, note=show.note
+        model,
+        data,
+        csv_format,
+        sensitive=sensitive,
+        verbatim=identity,
+        with_groups=not model.frontier_.is_blind,
+        note=show.note,
     )
     copied = split_names(identity, rows.table.columns)
     require_columns(rows.table, copied, "identity")
@@ -98,7 +105,7 @@ def predict(
             raise InvalidInputError(
                 "identity", "not have the name of a column that predict writes", given=repr(name)
             )
-    codes = match_known_groups(model, rows)
+    codes = None if model.frontier_.is_blind else match_known_groups(model, rows)
     chosen = float(model.default_tolerance if tolerance is None else tolerance)
     margin, logits = score(model, rows, codes, chosen, confidence, simultaneous)
     selected = select(margin, 0.0)
@@ -147,7 +154,7 @@ def warn_of_formulas(copied: pd.DataFrame) -> None:
 def score(
     model: DialClassifier | PlainDial,
     rows: ModelRows,
-    codes: Indices,
+    codes: Indices | None,
     tolerance: float,
     confidence: float | None,
     simultaneous: bool,
@@ -168,7 +175,7 @@ def score(
 
     given, held_out = rows.sensitive_features, held_out_share(model.get_params(deep=False))
     with sizing_refusals(held_out):
-        if not isinstance(model, ThresholdClassifier):
+        if not isinstance(model, ThresholdClassifier) or model.frontier_.is_blind:
             asked = np.full(len(rows.X), tolerance) if simultaneous else tolerance
             margin = model.decision_function(
                 rows.X, sensitive_features=given, tolerance=asked, confidence=confidence
@@ -179,6 +186,7 @@ def score(
     draws = (
         None if point.lottery is None else draw_rows(model._take_groups(rows.X, given)[0], logits)
     )
+    assert codes is not None
     return _margin(logits, point.thresholds_of(codes, draws)), logits
 
 

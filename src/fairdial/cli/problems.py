@@ -100,6 +100,8 @@ def describe_nesting(frontier: Frontier) -> str:
     """Return whether rows can change back along the dial, and what nesting costs."""
     if frontier.is_family:
         return "no (each model decides for itself)"
+    if frontier.is_blind and not frontier.nested:
+        return "no (a row may change its decision back along the dial)"
     if frontier.problem.randomize is not None:
         return "no (a lottery by a hash of the row; the tolerance holds in expectation)"
     rising = "; no row loses a positive decision" if frontier.problem.rising else ""

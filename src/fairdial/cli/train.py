@@ -51,8 +51,9 @@ class MethodChoice(click.Choice):  # type: ignore[type-arg]  # generic from clic
     required=True,
     multiple=True,
     metavar="COLUMN[,COLUMN]",
-    help="Group column; several columns are combined into their intersections. Decisions need it; "
-    "boosting, logistic and the boosting libraries don't learn from it, networks do.",
+    help="Group column; several columns are combined into their intersections. Decisions need it "
+    "(unless --blind is given); boosting, logistic and the boosting libraries don't learn from it, "
+    "networks do.",
 )
 @stating_problem
 @WEIGHTS
@@ -130,6 +131,12 @@ class MethodChoice(click.Choice):  # type: ignore[type-arg]  # generic from clic
     is_flag=True,
     help="Correct biased scores first, with a linear map per group.",
 )
+@click.option(
+    "--blind",
+    is_flag=True,
+    help="Decide without the group, which predict then doesn't need: training learns how likely "
+    "each group is, and calibration uses the true groups.",
+)
 @options.OVERWRITE
 @click.option(
     "--key-file",
@@ -160,6 +167,7 @@ def train(
     epochs: int | None,
     members: int | None,
     recalibrate: bool,
+    blind: bool,
     overwrite: bool,
     key_file: Path | None,
     csv_format: options.CsvFormat,
@@ -236,6 +244,7 @@ def train(
             calibration=calibration,
             min_count=min_count,
             **problem.parameters,
+            **({"blind": True} if blind else {}),
         )
         if chosen.needs_torch:  # imported here: torch aborts if it is interrupted meanwhile
             require_torch()

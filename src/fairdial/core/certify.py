@@ -21,6 +21,7 @@ from fairdial.core.criteria import Criterion
 from fairdial.core.fixed_sequence import Failure, Rules, walk
 from fairdial.core.nested import NestedPoints
 from fairdial.core.operating_points import OperatingPoints, PointTable
+from fairdial.core.price_points import PricePoints, PriceRules
 from fairdial.core.problem import Problem
 from fairdial.core.rule_sequences import (
     PATH_SHARE,
@@ -60,6 +61,8 @@ def find_theorem(
     """
     if points.n_declared is not None:
         return 3
+    if isinstance(points, PricePoints):
+        return 2 if simultaneous else 5
     if not simultaneous and n_groups == 2 and problem.uses_path:
         return 1
     has_scores = isinstance(points, (ThresholdPath, SearchedPoints, NestedPoints))
@@ -156,22 +159,31 @@ class Certifier:
             self.points, self.problem, len(self.groups), simultaneous=simultaneous
         )
         alpha = 1.0 - confidence
+        if isinstance(self.points, PricePoints) and (theorem == 2 or self.points.rules is None):
+            raise CannotCertifyError(
+                "`confidence` in a blind dial needs tolerances that were chosen before looking at "
+                "the results (`simultaneous=False`), and eligible rows of every group."
+            )
         if theorem == 2:
             return self._by_bands(tolerance, confidence, alpha)
         if theorem == 3:
             return self._family(tolerance, confidence, alpha)
         level = alpha / max(len(np.unique(tolerance)), 1)
+        is_priced = isinstance(self.points, PricePoints)
         lines = []
         for value in tolerance.tolist():
             if theorem == 1 and not isinstance(self.points, ThresholdPath):
                 lines.append(self._by_inner_tolerance(value, confidence, level))
-            elif theorem == 5 and self._prefers_bands(value, level):
+            elif theorem == 5 and not is_priced and self._prefers_bands(value, level):
                 lines.append(self._by_bands(np.array([value]), confidence, level))
             else:
                 lines.append(self._by_sequence(value, confidence, theorem, level))
         if len(lines) == 1:
             return lines[0]
-        table = _join([line.table for line in lines], self.cells, len(self.groups))
+        if is_priced:
+            table = self._rules_table([line.table for line in lines])
+        else:
+            table = _join([line.table for line in lines], self.cells, len(self.groups))
         bound = np.array([float(line.bound[0]) for line in lines])
         return Certified(table, bound, max([line.theorem for line in lines], default=theorem))
 
@@ -183,7 +195,10 @@ class Certifier:
         return path_rules(self.points)
 
     @cached_property
-    def _sequences(self) -> GuidedRules | SplitRules:
+    def _sequences(self) -> GuidedRules | SplitRules | PriceRules:
+        if isinstance(self.points, PricePoints):
+            assert self.points.rules is not None
+            return self.points.rules
         if self.guide is not None:
             return GuidedRules(self.points, self.guide)
         return SplitRules(self.points, self.problem, self.groups)
@@ -249,8 +264,18 @@ class Certifier:
             expected = max(expected, margin / float(demand.scale))
         return LUCK * expected
 
+    def _rules_table(self, tables: Sequence[PointTable]) -> PointTable:
+        """Return the rules of a blind dial that are in several tables, together."""
+        assert isinstance(self.points, PricePoints)
+        assert self.points.rules is not None
+        places = [table.indices for table in tables if table.indices is not None]
+        return self.points.rules.table.tabulate(np.concatenate([np.empty(0, np.intp), *places]))
+
     def _tabulate(self, settings: Floats, thresholds: Floats) -> PointTable:
         """Return points with these thresholds, counted on all calibration rows."""
+        if isinstance(self.points, PricePoints):
+            assert self.points.rules is not None
+            return self.points.rules.table.tabulate(settings.astype(np.intp))
         selected = count_selected_by(thresholds, scored(self.points).group_scores)
         gap = self.criterion.gap_of(selected, self.cells)
         return PointTable(settings, gap, np.ones(len(gap), np.bool_), thresholds, selected)

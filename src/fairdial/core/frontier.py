@@ -21,6 +21,7 @@ from fairdial._validation import (
     check_count,
     check_fraction,
     check_one_tolerance,
+    check_posterior,
     check_same_length,
     check_scores,
     check_tolerance,
@@ -38,6 +39,8 @@ from fairdial.core.objectives import Objective
 from fairdial.core.operating_points import OperatingPoints, PointTable
 from fairdial.core.pareto import pareto
 from fairdial.core.point import Point, Points, number_of_rows
+from fairdial.core.price_points import PricePoints
+from fairdial.core.prices import margins
 from fairdial.core.problem import Problem
 from fairdial.core.rule_sequences import Guide
 from fairdial.core.searched import SearchedPoints
@@ -62,6 +65,17 @@ if TYPE_CHECKING:
 LOTTERY = b"fairdial lottery"  # salt of the draws
 MAX_ROW_TOLERANCES = 64  # distinct ones, where each is a search
 CHUNK = 1 << 16  # points whose counts are computed at once
+
+
+def refuse_blind(frontier: Frontier, what: str) -> None:
+    """Raise if prices decide, which can't be ``what``: "served", "exported", ..."""
+    if frontier.is_blind:
+        raise InvalidInputError(
+            "model",
+            f"decide by group thresholds to be {what}",
+            given="a blind one, which decides by prices",
+            hint="Decide with predict.",
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -141,6 +155,8 @@ class Frontier:
     @property
     def nested(self) -> bool:
         """Whether each row changes its decision at most once along the dial."""
+        if isinstance(self.points, PricePoints):
+            return self.points.is_nested
         complete = getattr(self.points, "is_complete", True)  # no search takes over
         return bool(self.problem.nested) or (self.problem.uses_path and complete)
 
@@ -152,7 +168,8 @@ class Frontier:
         those of the extreme groups. Elsewhere each tolerance has decisions of its own.
         """
         complete = getattr(self.points, "is_complete", True)
-        return self.problem.uses_path and complete and not self.is_family
+        known_groups = not (self.is_family or self.is_blind)
+        return self.problem.uses_path and complete and known_groups
 
     def check_mixture(self, n_tolerances: int, confidence: float | None) -> None:
         """Raise if rows with so many different tolerances can't have a confidence together."""
@@ -173,6 +190,11 @@ class Frontier:
     def is_family(self) -> bool:
         """Whether the points are models of a family rather than thresholds of one score."""
         return self.points.n_declared is not None
+
+    @property
+    def is_blind(self) -> bool:
+        """Whether prices decide, with probabilities of the groups in place of groups."""
+        return isinstance(self.points, PricePoints)
 
     @property
     def has_labels(self) -> bool:
@@ -224,6 +246,8 @@ class Frontier:
         """Whether the calibration rows support statements about new rows at all."""
         if self.problem.randomize is not None or self.certificate in ("weighted", "none"):
             return False
+        if isinstance(self.points, PricePoints):
+            return self.points.rules is not None and self.certificate == "declared"
         theorem, demands = self._theorem(simultaneous=False), self.criterion.demands
         if theorem == 3:
             return all(demand.is_certifiable for demand in demands)
@@ -314,6 +338,8 @@ class Frontier:
             mixture=table.mixture,
             is_family=self.is_family,
             weighted=self.certificate == "weighted",
+            prices=table.prices if isinstance(table, PricePoints) else None,
+            gains=table.gains if isinstance(table, PricePoints) else None,
         )
 
     def _warn(self, tolerance: Floats, gap: Floats, feasible: Mask) -> None:
@@ -332,6 +358,8 @@ class Frontier:
                 reason = "The path ends there; `nested=False` searches all thresholds."
         elif isinstance(self.points, NestedPoints):
             reason = "The nested dial ends there; `nested=False` goes further."
+        elif self.is_blind:
+            reason = "Groups that are known only with probabilities allow no less."
         else:
             reason = f"The frontier holds {len(self)} points."
         if self.certificate == "simultaneous":  # thresholds at edges of bins
@@ -375,6 +403,10 @@ class Frontier:
         family, those of the settings that were fixed before looking at the rows.
         """
         alpha = 1.0 - check_confidence(confidence)
+        if self.is_blind:
+            raise CannotCertifyError(
+                "A margin for all points at once needs thresholds of one score, got a blind dial."
+            )
         self._refuse_seen_rows()
         return simultaneous_margin(self.points, self.criterion, self.cells, alpha)
 
@@ -451,7 +483,8 @@ class Frontier:
         ``confidence`` is as in :meth:`at`; with one tolerance per row it is simultaneous, and
         refused where groups at different tolerances may have a larger gap (:attr:`mixes`). A row's
         decision doesn't depend on the other rows. A lottery draws by a hash of the row's entry in
-        ``keys`` (identifiers, or a matrix of features), by default of its logit.
+        ``keys`` (identifiers, or a matrix of features), by default of its logit. A blind dial takes
+        probabilities of the groups, (n, K), as ``groups``.
 
         Examples
         --------
@@ -462,6 +495,9 @@ class Frontier:
         >>> bool(frontier.decide([5.0], ["group 0"], tolerance=0.05)[0])
         True
         """
+        if self.is_blind:
+            margin = self.margins(logits, groups, tolerance, confidence=confidence)
+            return select(margin, 0.0)
         self._require_thresholds("decide")
         scores = check_scores(logits, nan=False)
         codes = match_groups(groups, self.groups)
@@ -481,6 +517,48 @@ class Frontier:
         if np.isnan(scores).any():
             raise_nan(scores, "logits")
         return select(scores, thresholds)
+
+    def margins(
+        self,
+        logits: ArrayLike,
+        posterior: ArrayLike,
+        tolerance: ArrayLike,
+        *,
+        confidence: float | None = None,
+    ) -> Floats:
+        """Return utility minus price of each row in a blind dial, (n,): above 0 it is selected.
+
+        Parameters
+        ----------
+        logits : (n,) array-like
+            Log-odds of the positive label.
+        posterior : (n, K) array-like
+            Probability of each group, in the order of ``groups``.
+        tolerance : float or (n,) array-like
+            One tolerance, or one for each row.
+        confidence : float, optional
+            As in :meth:`at`; for one tolerance only.
+        """
+        if not self.is_blind:
+            raise InvalidInputError(
+                "margins", "be called on a blind dial", given="one with groups", hint="Use decide."
+            )
+        scores = check_scores(logits)
+        shares = check_posterior(posterior, len(self.groups))
+        check_same_length(scores, shares, ("logits", "posterior"))
+        tolerances = check_tolerance(tolerance)
+        rates = [demand.rate for demand in self.criterion.demands]
+        if tolerances.ndim == 0:
+            point = self.at(float(tolerances), confidence=confidence)
+            assert point.prices is not None
+            assert point.gains is not None
+            return margins(scores, shares, rates, point.gains, point.prices)
+        check_same_length(scores, tolerances, ("logits", "tolerance"))
+        distinct, place = np.unique(tolerances, return_inverse=True)
+        points = self.at(distinct, confidence=confidence, simultaneous=True)
+        assert points.prices is not None
+        assert points.gains is not None
+        return margins(scores, shares, rates, points.gains, points.prices[place])
 
     def row_thresholds(
         self, tolerances: Floats, codes: Codes, *, confidence: float | None = None
@@ -522,12 +600,20 @@ class Frontier:
         >>> set(moved[sample.groups == "group 0"]) == {0, 1}
         True
         """
-        self._require_thresholds("flips")
+        if self.is_family:
+            self._require_thresholds("flips")
         before = self.decide(logits, groups, check_one_tolerance(tolerance_from, "tolerance_from"))
         after = self.decide(logits, groups, check_one_tolerance(tolerance_to, "tolerance_to"))
         return after.astype(np.int8) - before.astype(np.int8)
 
     def _require_thresholds(self, method: str) -> None:
+        if self.is_blind:
+            raise InvalidInputError(
+                method,
+                "be called on thresholds of groups",
+                given="a blind dial, which has prices",
+                hint="Use its `at`, `decide`, `flips` and `margins`.",
+            )
         if self.is_family:
             raise InvalidInputError(
                 method,
@@ -570,7 +656,8 @@ class Frontier:
         >>> frontier.guided_by(other).at(0.1, confidence=0.95).theorem
         5
         """
-        if self.is_family or other.is_family or other.problem.randomize is not None:
+        self._require_thresholds("guided_by")
+        if other.is_family or other.is_blind or other.problem.randomize is not None:
             raise InvalidInputError(
                 "other", "be a frontier of thresholds of one score, without a lottery"
             )

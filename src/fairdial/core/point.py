@@ -14,6 +14,8 @@ from fairdial._arrays import Codes, Counts, Floats, Indices, Mask
 from fairdial.core.criteria import Criterion
 from fairdial.core.decide import accuracy_of_counts, by_label, group_accuracy
 from fairdial.core.operating_points import OperatingPoints
+from fairdial.core.price_points import PricePoints
+from fairdial.core.prices import Gains
 from fairdial.core.problem import Problem
 from fairdial.errors import renamed
 
@@ -52,7 +54,10 @@ class Point:
         Whether the gap is within the tolerance; if not, it is the smallest gap of the dial.
     thresholds : (K,) float64
         A row is selected if its logit is strictly above its group's threshold. In a model family
-        all are 0, and the logit is the model's margin.
+        and in a blind dial all are 0, and apply to margins.
+    prices : (J, K) float64 or None
+        In a blind dial, what rows pay for each demand in each group; ``gains`` are the utilities
+        of selecting positive and negative rows (:func:`fairdial.core.prices.margins`).
     selected_cells, cells : (C, K)
         Selected rows, and all rows, by kind (stratum and label) and group. They are integers unless
         rows have weights that aren't whole numbers, or a lottery decides.
@@ -105,9 +110,16 @@ class Point:
     theorem: int | None = None
     is_family: bool = False
     weighted: bool = False
+    prices: Floats | None = None
+    gains: Gains | None = None
 
     rows = renamed("rows", "counts")
     measured = renamed("measured", "is_family")
+
+    @property
+    def has_thresholds(self) -> bool:
+        """Whether group thresholds of a score decide, rather than a model or prices."""
+        return not self.is_family and self.prices is None
 
     @property
     def criterion(self) -> Criterion:
@@ -156,6 +168,9 @@ class Point:
 
         With ``value="labels"`` it is counted on labels.
         """
+        if self.prices is not None:
+            assert isinstance(self.source, PricePoints)
+            return self.source.value_of(self.prices)
         return None if self.lottery else self.source.expected_value(self.thresholds)
 
     @cached_property
@@ -234,7 +249,7 @@ class Point:
 
         totals = self.counts.sum(axis=0)
         columns: dict[str, Any] = {"rows": totals}
-        if not self.is_family:
+        if self.has_thresholds:
             columns["threshold"] = self.thresholds
         columns["selection_rate"] = self.selection_rate
         if len(self.counts) == 2:
@@ -253,7 +268,7 @@ class Point:
             f"Point(tolerance={self.tolerance:g}, setting={self.setting:.6g}, "
             f"accuracy={accuracy}, gap={self.gap:.4f}, feasible={self.feasible}"
         )
-        if not self.is_family:
+        if self.has_thresholds:
             text += f", thresholds={{{thresholds}}}"
         if self.certified_gap is not None:
             text += f", certified_gap={self.certified_gap:.4f}, confidence={self.confidence:g}"
@@ -278,12 +293,10 @@ class Point:
     def _new_rows(self) -> str:
         """Return what is known about the gap on new rows."""
         if self.certified_gap is not None:
-            when = (
-                "even if the tolerance was chosen after looking at the results."
-                if self.simultaneous
-                else "if the tolerance was chosen before looking at the results; otherwise use "
-                "`simultaneous=True`."
-            )
+            when = "if the tolerance was chosen before looking at the results"
+            when += "." if self.prices is not None else "; otherwise use `simultaneous=True`."
+            if self.simultaneous:
+                when = "even if the tolerance was chosen after looking at the results."
             return (
                 f"With confidence {self.confidence:g} the gap on new rows is at most "
                 f"{self.certified_gap:.4f} (theorem {self.theorem}), {when}"
@@ -333,6 +346,8 @@ class Points(Sequence[Point]):
     theorem: int | None = None
     is_family: bool = False
     weighted: bool = False
+    prices: Floats | None = None  # of a blind dial, (m, J, K)
+    gains: Gains | None = None
 
     rows = renamed("rows", "counts")
     measured = renamed("measured", "is_family")
@@ -397,6 +412,8 @@ class Points(Sequence[Point]):
             theorem=self.theorem,
             is_family=self.is_family,
             weighted=self.weighted,
+            prices=None if self.prices is None else self.prices[i],
+            gains=self.gains,
         )
 
     def __iter__(self) -> Iterator[Point]:
@@ -420,7 +437,7 @@ class Points(Sequence[Point]):
         if self.certified_gap is not None:
             columns["certified_gap"] = self.certified_gap
         columns["feasible"] = self.feasible
-        if not self.is_family:
+        if not self.is_family and self.prices is None:
             for a, group in enumerate(self.groups):
                 columns[f"threshold[{group}]"] = self.thresholds[:, a]
         totals = self.counts.sum(axis=0)

@@ -12,12 +12,15 @@ from dataclasses import replace
 from typing import Any, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fairdial._arrays import Counts, Dtype, Floats
 from fairdial.core.criteria import Criterion
 from fairdial.core.group_scores import GroupScores, total_counts
 from fairdial.core.nested import NestedPoints
 from fairdial.core.operating_points import ModelFamily, OperatingPoints, PointTable
+from fairdial.core.price_points import PricePoints, PriceRules
+from fairdial.core.prices import Gains, check_priceable
 from fairdial.core.problem import Problem, problem_from_dict, problem_to_dict
 from fairdial.core.rule_sequences import Guide
 from fairdial.core.searched import SearchedPoints
@@ -28,6 +31,7 @@ FORMAT = 2
 Certificate = Literal["declared", "simultaneous", "finite", "weighted", "none"]
 Parts = tuple[OperatingPoints, Problem, tuple[Hashable, ...], Counts, Certificate, Guide | None]
 
+RULES = "rules."  # prefix of the columns of a blind dial's rules
 DTYPES: dict[str, Dtype] = {name: np.dtype(name) for name in ("float32", "float64")}
 
 
@@ -158,6 +162,8 @@ def points_to_dict(points: OperatingPoints) -> dict[str, Any]:
                 item["gain"] = scores.gain.tolist()
             group_scores.append(item)
         return {"dtype": points.dtype.name, "ladders": group_scores}
+    if isinstance(points, PricePoints):
+        return {"prices": {k: column.tolist() for k, column in price_columns(points).items()}}
     if points.n_declared is not None:
         family = {
             "setting": _numbers(points.setting),
@@ -179,6 +185,75 @@ def _table_to_dict(points: OperatingPoints) -> dict[str, Any]:
         "thresholds": [_numbers(line) for line in thresholds],
         "selected": selected.tolist(),
     }
+
+
+def price_columns(points: PricePoints) -> dict[str, NDArray[Any]]:
+    """Return the arrays of a blind dial; those of its rules have a prefix."""
+    columns = {
+        "setting": points.setting,
+        "gap": points.gap,
+        "prices": points.prices,
+        "selected": points.read(np.arange(len(points)))[1],
+        "value": points.value,
+        "gains": np.array(points.gains),
+        "lines": points.lines.reshape(-1, 2),
+        "nested": np.array([points.is_nested]),
+    }
+    rules = points.rules
+    if rules is not None:
+        columns |= {RULES + name: column for name, column in price_columns(rules.table).items()}
+        columns |= {RULES + name: getattr(rules, name) for name in ("found", "tested", "testing")}
+    return columns
+
+
+def price_points_from(columns: dict[str, Any], n_demands: int, cells: Counts) -> PricePoints:
+    """Return the blind dial of :func:`price_columns`, checked; raise ValueError or the like."""
+    numbers = ("setting", "gap", "prices", "value", "gains", "lines")
+    read = {name: np.array(columns[name], np.float64) for name in numbers}
+    selected, nested = read_counts(columns["selected"]), np.array(columns["nested"])
+    size = len(read["gap"])
+    shapes = {
+        "setting": (size,),
+        "gap": (size,),
+        "prices": (size, n_demands, cells.shape[1]),
+        "value": (size,),
+        "gains": (2,),
+    }
+    if not size or any(read[name].shape != shape for name, shape in shapes.items()):
+        raise ValueError("columns of prices have different lengths")
+    lines = read["lines"].reshape(-1, 2)
+    if not all(np.isfinite(column).all() for column in read.values()) or np.any(read["gap"] < 0):
+        raise ValueError("prices, gaps or values are infinite or NaN")
+    if nested.shape != (1,) or nested.dtype != np.bool_:
+        raise ValueError("nested must be a boolean")
+    _check_selected(selected, size, cells)
+    rules = None
+    if RULES + "found" in columns:
+        names = [name for name in columns if name.startswith(RULES)]
+        rules = _read_rules({n.removeprefix(RULES): columns[n] for n in names}, n_demands, cells)
+    return PricePoints(
+        read["setting"],
+        read["gap"],
+        read["prices"],
+        selected,
+        read["value"],
+        Gains(*read["gains"].tolist()),
+        lines,
+        nested=bool(nested[0]),
+        rules=rules,
+    )
+
+
+def _read_rules(columns: dict[str, Any], n_demands: int, cells: Counts) -> PriceRules:
+    table = price_points_from(columns, n_demands, cells)
+    found = np.array(columns["found"], np.float64)
+    tested, testing = read_counts(columns["tested"]), read_counts(columns["testing"])
+    if found.shape != (len(table),) or not np.all(np.diff(found) >= 0):
+        raise ValueError("rules aren't in ascending order")
+    if testing.shape != cells.shape or np.any(testing > cells):
+        raise ValueError("testing rows don't match the rows")
+    _check_selected(tested, len(table), testing)
+    return PriceRules(table, found, tested, testing)
 
 
 def refuse_mixture(points: OperatingPoints) -> None:
@@ -210,6 +285,10 @@ def points_from_dict(data: dict[str, Any], problem: Problem, cells: Counts) -> O
         if lost.shape != (len(table),) or lost.dtype.kind != "f" or not np.all(lost >= 0):
             raise ValueError("losses of a nested dial don't match its points")
         return NestedPoints(table, lost, searched)
+    if "prices" in data:
+        check_priceable(problem)
+        _check_eligible(criterion, cells)
+        return price_points_from(data["prices"], len(criterion.demands), cells)
     if "measured" in data:
         return _read_family(data["measured"], criterion, cells)
     return _read_table(data["states"], cells)

@@ -6,20 +6,37 @@ from dataclasses import replace
 from typing import Any, Literal, Self, Unpack
 
 import numpy as np
+from numpy.typing import ArrayLike
 from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import StratifiedKFold
 from sklearn.pipeline import Pipeline
 from sklearn.utils import check_random_state, get_tags
-from sklearn.utils.validation import check_is_fitted
+from sklearn.utils.validation import _num_samples, check_is_fitted
 
 from fairdial._arrays import Codes, Indices, Scores
-from fairdial._validation import check_count, describe_values
+from fairdial._validation import (
+    check_choice,
+    check_count,
+    check_same_length,
+    check_scores,
+    check_tolerance,
+    describe_values,
+)
+from fairdial.core.blind import sweep_blind_encoded
 from fairdial.core.criteria import Given
 from fairdial.core.objectives import Objective
 from fairdial.core.problem import Budget
 from fairdial.core.rates import SELECTION
+from fairdial.core.sweep import sweep_encoded
 from fairdial.errors import InvalidInputError, SeenRowsWarning, require_torch, warn
 from fairdial.estimators.base import Seed
+from fairdial.estimators.blind import (
+    Blindness,
+    BlindScorer,
+    check_blind,
+    compare_blind,
+    fit_groups,
+)
 from fairdial.estimators.fitting import (
     check_estimator,
     check_trained_columns,
@@ -30,7 +47,7 @@ from fairdial.estimators.labels import is_positive, positive_last
 from fairdial.estimators.learners import for_table
 from fairdial.estimators.network import fit_scorer, train_network
 from fairdial.estimators.plain import PlainScorer, convert_scorer, verify
-from fairdial.estimators.rows import RowOptions, Rows, Sample, take_rows
+from fairdial.estimators.rows import RowOptions, Rows, Sample, encode_rows, take_rows
 from fairdial.estimators.scorers import AveragedScorer, Scorer, SklearnScorer, find_method
 from fairdial.estimators.thresholds import ThresholdClassifier
 from fairdial.forests.forest import CannotConvertError, library_of
@@ -46,7 +63,7 @@ class FairBayes(ThresholdClassifier):  # alg:post-process for every tolerance at
     The classifier is trained as usual. On rows that it hasn't seen, FairBayes finds the exact path
     of group thresholds from the most accurate to the most equal decisions, for every tolerance at
     once. The tolerance is chosen at prediction time and can change with every call. Predicting
-    needs each row's group.
+    needs each row's group, unless ``blind=True``.
 
     To change criterion, objective or budget of a trained model, call ``set_params`` and then
     ``calibrate``: nothing is trained again.
@@ -79,6 +96,13 @@ class FairBayes(ThresholdClassifier):  # alg:post-process for every tolerance at
         expectation, and the same row always gets the same decision.
     recalibrate : None or "group"
         "group" corrects each group's logits with a line first, for biased scores.
+    blind : bool
+        Decide without the group: training and calibration rows need it, rows to decide on don't.
+        ``fit`` also learns the probability of each group from the features, and prices of groups
+        take the place of thresholds. For differences of rates. See :meth:`blindness`.
+    group_estimator : classifier, optional
+        With ``blind=True``, what learns these probabilities, by ``predict_proba``; by default a
+        clone of ``estimator``.
     prefit : bool
         The estimator is already fitted: call ``calibrate`` with rows that it hasn't seen. ``fit``
         does the same with all its rows, and warns.
@@ -144,6 +168,8 @@ class FairBayes(ThresholdClassifier):  # alg:post-process for every tolerance at
         nested: bool | None = None,
         rising: bool = False,
         randomize: Literal["hash"] | None = None,
+        blind: bool = False,
+        group_estimator: Any = None,
         recalibrate: str | None = None,
         prefit: bool = False,
         per_group: bool = False,
@@ -163,6 +189,8 @@ class FairBayes(ThresholdClassifier):  # alg:post-process for every tolerance at
         self.nested = nested
         self.rising = rising
         self.randomize = randomize
+        self.blind = blind
+        self.group_estimator = group_estimator
         self.recalibrate = recalibrate
         self.prefit = prefit
         self.per_group = per_group
@@ -199,6 +227,9 @@ class FairBayes(ThresholdClassifier):  # alg:post-process for every tolerance at
     def _fit(
         self, X: object, y: object, sensitive_features: object, **more: Unpack[RowOptions]
     ) -> Self:
+        check_choice(self.blind, "blind", (False, True))
+        if self.blind:
+            check_blind(self)
         if self.prefit:
             return self._fit_prefit(X, y, sensitive_features, **more)
         parts = self._parts()
@@ -208,7 +239,8 @@ class FairBayes(ThresholdClassifier):  # alg:post-process for every tolerance at
         for part in parts if rows.weights is not None else ():
             warn_without_weights(part)
         nets = any(isinstance(part, Network) for part in parts)
-        self.trained_groups_ = rows.groups if self.per_group or nets else None
+        learned = self.per_group or nets or self.blind
+        self.trained_groups_ = rows.groups if learned else None
         if self.cv is not None:
             return self._cross_fit(rows)
         if len(parts) == 1 and nets:
@@ -218,6 +250,9 @@ class FairBayes(ThresholdClassifier):  # alg:post-process for every tolerance at
         self.scorer_ = scorers[0] if len(scorers) == 1 else AveragedScorer(scorers)
         fitted = fitted_estimators(scorers)
         self.estimator_ = fitted if len(parts) > 1 or self.per_group else fitted[0]
+        if self.blind:
+            groups = fit_groups(self, rows, rows.train)
+            self.scorer_ = BlindScorer(self.scorer_, groups, len(rows.groups))
         return self._calibrate_held_out(rows)
 
     # ---- training ------------------------------------------------------------------------------
@@ -315,8 +350,81 @@ class FairBayes(ThresholdClassifier):  # alg:post-process for every tolerance at
         if self.prefit and isinstance(self.scorer_, SklearnScorer):
             check_trained_columns(self.scorer_.estimators[0], X)
         logits = self.scorer_.logits(X, sample.codes)
+        if self.blind:
+            return self._set_blind_frontier(X, logits, sample)
         self._convert(X, sample.codes, logits)
         return self._set_frontier(logits, sample)
+
+    def _set_blind_frontier(self, X: Any, logits: Scores, sample: Sample) -> Self:
+        check_blind(self)
+        self.platt_ = None
+        self.frontier_ = sweep_blind_encoded(
+            check_scores(logits, "logits of the estimator"),
+            self._blind_scorer().posterior(X),
+            sample.codes,
+            sample.positive,
+            replace(self._make_problem(sample.n_rows), criterion=sample.criterion),
+            sample.groups,
+            weights=sample.weights,
+            min_count=1,
+            certificate=sample.certificate,
+            argument="sensitive_features",
+        )
+        return self
+
+    def _blind_scorer(self) -> BlindScorer:
+        if not isinstance(self.scorer_, BlindScorer):
+            raise InvalidInputError(
+                "blind", "be False for a model fitted without it", given=True, hint="Fit it again."
+            )
+        return self.scorer_
+
+    def blindness(
+        self,
+        X: object,
+        y: object,
+        *,
+        sensitive_features: object = None,
+        tolerances: ArrayLike = (0.02, 0.05, 0.1),
+    ) -> Blindness:
+        """Return how well features predict the group, and what deciding without it costs.
+
+        Both dials, with the group and without, are calibrated on these rows with the same scores,
+        and their accuracies are those on these rows. Use rows that the model wasn't trained on.
+
+        Examples
+        --------
+        >>> from sklearn.linear_model import LogisticRegression
+        >>> from fairdial import FairBayes
+        >>> from fairdial.datasets import make_gaussian
+        >>> rows = make_gaussian(20_000, random_state=0)
+        >>> X = rows.X.assign(tenure=rows.X["x"] + 3 * (rows.groups == "group 1"))
+        >>> model = FairBayes(LogisticRegression(), blind=True, random_state=0)
+        >>> model = model.fit(X[:10_000], rows.y[:10_000], sensitive_features=rows.groups[:10_000])
+        >>> decisions = model.predict(X[10_000:], tolerance=0.05)  # without the group
+        >>> found = model.blindness(
+        ...     X[10_000:], rows.y[10_000:], sensitive_features=rows.groups[10_000:]
+        ... )
+        >>> bool(found.auc["group 1"] > 0.9), bool(found.costs.loc[0.05, "cost"] < 0.01)
+        (True, True)
+        """
+        self._check_scorer()
+        scorer = self._blind_scorer()
+        X, sensitive = self._take_groups(X, sensitive_features)
+        X = self._check_features(X, reset=False)
+        positive = is_positive(y, self.classes_)
+        check_same_length(range(_num_samples(X)), positive, ("X", "y"))
+        codes, groups = encode_rows(sensitive, _num_samples(X), self._trained_groups())
+        logits = check_scores(scorer.logits(X, codes), "logits of the estimator")
+        posterior, problem = scorer.posterior(X), self._make_problem(float(len(codes)))
+        least = self._least_count(groups)
+        given = logits, codes, positive, problem, groups
+        aware = sweep_encoded(*given, min_count=least, argument="sensitive_features")
+        blind = sweep_blind_encoded(
+            logits, posterior, *given[1:], min_count=least, argument="sensitive_features"
+        )
+        wanted = np.atleast_1d(check_tolerance(tolerances, "tolerances"))
+        return compare_blind(blind, aware, posterior, codes, wanted)
 
     def _convert(self, X: Any, codes: Codes, logits: Scores) -> None:
         """Convert the scorer into plain data, if it can be, and verify it on calibration rows."""

@@ -199,6 +199,21 @@ def split_column(X: Any, column: Any) -> tuple[Any, Any]:
     return array[:, keep], array[:, names] if many else array[:, column]
 
 
+def drop_column(model: Any, X: Any) -> Any:
+    """Return rows to decide on without the sensitive column(s), if they have any."""
+    column, width = model.sensitive_column, getattr(model, "n_features_in_", None)
+    if column is None:
+        return X
+    if isinstance(X, pd.DataFrame):
+        names = column if isinstance(column, (list, tuple)) else [column]
+        known = [name for name in names if name in X.columns]
+        if known or X.shape[1] == width:
+            return X.drop(columns=known)
+    elif np.shape(X)[1:] == (width,):
+        return X
+    return split_column(X, column)[0]
+
+
 def encode_rows(
     sensitive: Any, n_rows: int, known: tuple[Hashable, ...] | None
 ) -> tuple[Codes, tuple[Hashable, ...]]:

@@ -30,7 +30,7 @@ from fairdial.core.sweep import sweep_encoded
 from fairdial.errors import InvalidInputError
 from fairdial.estimators.base import DialClassifier
 from fairdial.estimators.draws import draw_rows
-from fairdial.estimators.rows import Rows, Sample, groups_by_name, take_rows
+from fairdial.estimators.rows import Rows, Sample, drop_column, groups_by_name, take_rows
 from fairdial.estimators.score_checks import count_by_score, warn_if_biased, warn_if_seen
 from fairdial.estimators.scorers import PlattMap, Scorer
 from fairdial.large.files import BITS
@@ -55,6 +55,7 @@ class ThresholdClassifier(DialClassifier):
     nested: bool | None = None
     rising: bool = False
     randomize: Literal["hash"] | None = None
+    blind: bool = False
 
     recalibrate: str | None
     scorer_: Scorer
@@ -90,7 +91,12 @@ class ThresholdClassifier(DialClassifier):
         """
         super()._calibrate_held_out(rows)
         frontier = getattr(self, "frontier_", None)
-        if frontier is None or frontier.certificate != "declared" or len(frontier.groups) == 2:
+        if (
+            frontier is None
+            or frontier.is_blind
+            or frontier.certificate != "declared"
+            or len(frontier.groups) == 2
+        ):
             return self
         few = PATH_SHARE * float(frontier.eligible.min()) < FEW_ROWS
         if not (few and frontier.problem.uses_path and frontier.needs_declared_tolerance):
@@ -204,6 +210,13 @@ class ThresholdClassifier(DialClassifier):
         True
         """
         self._check_scorer()
+        if self.blind:
+            raise InvalidInputError(
+                "blind",
+                "be False for scored rows in files, which lack probabilities of groups",
+                given=True,
+                hint="Call calibrate with the rows themselves.",
+            )
         check_choice(self.recalibrate, "recalibrate", (None, "group"))
         platt = None if self.recalibrate is None else getattr(self, "platt_", None)
         if self.recalibrate == "group" and platt is None:
@@ -268,6 +281,28 @@ class ThresholdClassifier(DialClassifier):
 
     # ---- predict -------------------------------------------------------------------------------
 
+    @property
+    def _is_blind(self) -> bool:
+        """Whether decisions need no group."""
+        return hasattr(self, "frontier_") and self.frontier_.is_blind
+
+    def _rows_to_score(self, X: object, sensitive_features: object) -> tuple[Any, Codes]:
+        """Return checked features and group codes; a blind dial ignores groups."""
+        self._check_calibrated()
+        if not self._is_blind:
+            return super()._rows_to_score(X, sensitive_features)
+        X = self._check_features(drop_column(self, X), reset=False)
+        return X, np.zeros(_num_samples(X), np.intp)
+
+    def _require_thresholds(self, method: str) -> None:
+        if self._is_blind:
+            raise InvalidInputError(
+                method,
+                "be called on a model with thresholds",
+                given="a blind one, which has prices",
+                hint="`frontier_.at(tolerance).prices` has them.",
+            )
+
     def _score(self, X: Any, codes: Codes) -> Floats:
         """Return logits, recalibrated if that was requested."""
         logits, platt = self.scorer_.logits(X, codes), getattr(self, "platt_", None)
@@ -276,7 +311,13 @@ class ThresholdClassifier(DialClassifier):
     def _margins(
         self, X: Any, codes: Codes, tolerances: Sequence[Floats], confidence: float | None
     ) -> list[Floats]:
-        """Return logits minus the thresholds of their groups."""
+        """Return logits minus the thresholds of their groups; of a blind dial, minus prices."""
+        if self._is_blind:
+            logits, posterior = self._score(X, codes), self.scorer_.posterior(X)  # type: ignore[attr-defined]
+            return [
+                self.frontier_.margins(logits, posterior, tolerance, confidence=confidence)
+                for tolerance in tolerances
+            ]
         logits, margins = self._score(X, codes), []
         for tolerance in tolerances:
             if tolerance.ndim:
@@ -315,6 +356,7 @@ class ThresholdClassifier(DialClassifier):
     ) -> dict[Hashable, float]:
         """Return the logit threshold of each group at a tolerance; of a lottery, the likeliest."""
         self._check_calibrated()
+        self._require_thresholds("thresholds")
         given = self.default_tolerance if tolerance is None else tolerance
         point = self.frontier_.at(check_one_tolerance(given), confidence=confidence)
         return dict(zip(point.groups, point.thresholds.tolist(), strict=True))
@@ -332,6 +374,8 @@ class ThresholdClassifier(DialClassifier):
         The shaded rows, between 0 and a group's fairest threshold, are those whose decisions the
         tolerance can change. GFB works on them.
         """
+        self._check_calibrated()
+        self._require_thresholds("plot_logits")
         X, codes = self._rows_to_score(X, sensitive_features)
         logits = self._score(X, codes)
         frontier = self.frontier_

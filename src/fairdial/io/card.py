@@ -36,6 +36,10 @@ GROUPS_NEEDED = """\
 - Every prediction needs the row's group: decisions depend on it. Whether that is allowed in your
   case is a legal question; nothing here is legal advice.
 """
+BLIND = """\
+- Predictions don't need the row's group, but depend on how likely the features make it. Whether
+  that is allowed in your case is a legal question; nothing here is legal advice.
+"""
 LIMITS = """\
 - Accuracy, rates and gaps above were measured on the calibration rows. They apply to new rows that
   come from the same population in the same way. If people, data or labels drift, they no longer
@@ -89,7 +93,8 @@ def model_card(model: DialClassifier, *, sees_group: bool | None = None) -> str:
             f"## Gaps on new rows\n\n{_certified_gaps(frontier)}",
         ]
     one = frontier is not None and len(frontier.groups) == 1
-    limits = LIMITS if one else GROUPS_NEEDED + LIMITS
+    needed = BLIND if getattr(model, "blind", False) else GROUPS_NEEDED
+    limits = LIMITS if one else needed + LIMITS
     parts += [f"## Limits\n\n{limits.strip()}", f"## How to load it\n\n{_loading(model)}"]
     return "\n\n".join(parts) + "\n"
 
@@ -98,6 +103,12 @@ def _decides(model: Any, sees_group: bool | None) -> str:
     negative, positive = (_code(label) for label in model.classes_.tolist())
     method = method_of(type(model))
     how = "" if method is None else f" It {method.decides.format(scorer=_scorer(model))}."
+    if getattr(model, "blind", False):
+        how = (
+            f" It scores each row by {_scorer(model)}, estimates the probability of each group "
+            "from the same features, and selects rows whose utility exceeds the prices of these "
+            "groups; the tolerance sets the prices."
+        )
     text = (
         f"It gives each row one of two labels, {positive} (the positive one: the row is selected) "
         f"or {negative}.{how} The default tolerance is {model.default_tolerance:g}; each "
@@ -110,7 +121,8 @@ def _decides(model: Any, sees_group: bool | None) -> str:
     if column is not None:
         columns = column if isinstance(column, (list, tuple)) else [column]
         names = ", ".join(_code(name) for name in columns)
-        text += f"\n\nGroup column: {names}. The scorer {SEES[sees_group]} it."
+        needed = " Predicting doesn't need it." if getattr(model, "blind", False) else ""
+        text += f"\n\nGroup column: {names}. The scorer {SEES[sees_group]} it.{needed}"
     return text
 
 
@@ -247,6 +259,8 @@ def _movement(frontier: Frontier) -> str:
             "A lottery decides near the thresholds, by a hash of the row: the same row always gets "
             "the same decision. The demands hold in expectation over the draws, not for every draw."
         )
+    if frontier.is_blind and not frontier.nested:
+        return "Along the dial, rows may change their decision and change it back."
     if not frontier.nested:
         return (
             "The thresholds are the best ones at each tolerance. Along the dial, rows may change "
@@ -378,6 +392,8 @@ def _prediction(model: Any) -> str:
     column = model.sensitive_column
     names = [] if column is None else column if isinstance(column, (list, tuple)) else [column]
     groups = "" if names else "sensitive_features=groups, "
+    if getattr(model, "blind", False):
+        names, groups = [], ""
     if not hasattr(model, "feature_names_in_"):
         return f"model.predict(X, {groups}tolerance=0.05)"
     listed = "".join(f", {' '.join(repr(name).split())}" for name in names)

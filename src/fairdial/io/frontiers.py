@@ -12,9 +12,15 @@ from safetensors import numpy as safetensors
 from fairdial.core.frontier import Frontier
 from fairdial.core.nested import NestedPoints
 from fairdial.core.operating_points import PointTable
+from fairdial.core.price_points import PricePoints
 from fairdial.core.problem import problem_to_dict
 from fairdial.core.searched import SearchedPoints
-from fairdial.core.serialization import frontier_parts, guide_to_dict, refuse_mixture
+from fairdial.core.serialization import (
+    frontier_parts,
+    guide_to_dict,
+    price_columns,
+    refuse_mixture,
+)
 from fairdial.core.threshold_path import ThresholdPath
 from fairdial.errors import ModelFileError
 from fairdial.io.values import Json, pack, unpack
@@ -24,7 +30,7 @@ Arrays = dict[str, NDArray[Any]]
 FRONTIER = "frontier.safetensors"
 TABLE = ("setting", "gap", "certifiable", "thresholds", "selected")
 MEASURED = ("setting", "selected", "declared")
-KINDS = ("path", "nested", "table", "measured")
+KINDS = ("path", "nested", "table", "measured", "prices")
 
 
 def frontier_to_arrays(frontier: Frontier) -> tuple[dict[str, Json], bytes]:
@@ -47,7 +53,10 @@ def frontier_to_arrays(frontier: Frontier) -> tuple[dict[str, Json], bytes]:
                 arrays[f"upper.{a}"] = scores.upper
             if scores.gain is not None:
                 arrays[f"gain.{a}"] = scores.gain
-    if points.n_declared is not None:
+    if isinstance(points, PricePoints):
+        data["kind"] = "prices"
+        arrays |= price_columns(points)
+    elif points.n_declared is not None:
         data |= {"kind": "measured", "family": points.n_declared}
         arrays |= {"setting": points.setting, "declared": points.certifiable}
         arrays["selected"] = points.read(np.arange(len(points)))[1]
@@ -86,6 +95,8 @@ def frontier_from_arrays(stored: dict[str, Json], body: bytes, name: str) -> Fro
         if kind in ("table", "nested"):
             columns = TABLE if kind == "table" else (*TABLE, "lost")
             data["states"] = {column: arrays.pop(column) for column in columns}
+        if kind == "prices":
+            data["prices"], arrays = arrays, {}
         if kind == "measured":
             family = {column: arrays.pop(column) for column in MEASURED}
             data["measured"] = {**family, "family": stored["family"]}

@@ -29,6 +29,7 @@ from fairdial.errors import (
     warn,
 )
 from fairdial.estimators.base import DialClassifier
+from fairdial.estimators.blind import BlindScorer
 from fairdial.estimators.fairbayes import FairBayes, fitted_estimators
 from fairdial.estimators.families import FamilyClassifier
 from fairdial.estimators.plain import PlainScorer
@@ -62,7 +63,16 @@ if TYPE_CHECKING:
     from fairdial.nn.nets import DialNet
 
 PARAMETERS_OF_3 = {"objective", "budget", "nested", "rising", "randomize"}  # new in version 3
-PARAMETERS_OF_4 = {"outer", "inner", "bias_correction", "schedules", "clip", "order"}  # of GFB
+PARAMETERS_OF_4 = {
+    "blind",
+    "group_estimator",
+    "outer",
+    "inner",
+    "bias_correction",
+    "schedules",
+    "clip",
+    "order",
+}  # of GFB
 BROKEN = (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RuntimeError)
 
 
@@ -261,6 +271,14 @@ class _Reader:
             model.scorer_ = self.estimators(model, data, "")
             fitted = model.scorer_.estimators
             model.estimator_ = fitted if data["per_group"] else fitted[0]
+        elif kind == "blind":
+            scorers = self.averaged(model, data["parts"])
+            fitted = fitted_estimators(scorers)
+            model.estimator_ = fitted if len(fitted) > 1 else fitted[0]
+            labels = scorers[0] if len(scorers) == 1 else AveragedScorer(scorers)
+            model.scorer_ = BlindScorer(
+                labels, self.group_classifier(model), len(model.trained_groups_)
+            )
         elif kind == "averaged":
             scorers = self.averaged(model, data["parts"])
             model.scorer_, model.estimator_ = AveragedScorer(scorers), fitted_estimators(scorers)
@@ -268,6 +286,15 @@ class _Reader:
                 model.plain_ = model.scorer_
         else:
             self.net_scorer(model, data)
+
+    def group_classifier(self, model: Any) -> Any:
+        """Return the classifier of groups of a blind model."""
+        found = self.objects["groups"]
+        check_is_fitted(found)
+        codes = np.asarray(found.classes_)
+        claim(codes.dtype.kind in "iu" and hasattr(found, "predict_proba"), "probabilities")
+        claim(set(codes.tolist()) <= set(range(len(model.trained_groups_))), "the model's groups")
+        return found
 
     def net_scorer(self, model: Any, data: dict[str, Json]) -> None:
         """Set the scorer of a method that is one network, or a family of them."""
@@ -404,7 +431,8 @@ class _Reader:
         if data is None:
             return
         found = frontier_from_arrays(data, self.files[FRONTIER], FRONTIER)
-        fits = found.is_family == isinstance(model, FamilyClassifier)
+        fits = not found.is_blind or isinstance(model.scorer_, BlindScorer)
+        fits &= found.is_family == isinstance(model, FamilyClassifier)
         if getattr(model, "trained_groups_", None) is not None:
             fits &= len(found.groups) == len(model.trained_groups_)
         if hasattr(model, "settings_"):

@@ -107,6 +107,8 @@ def sees_group(scorer: Mapping[str, Json]) -> bool | None:
         return None
     if scorer["kind"] in ("estimators", "plain"):
         return bool(scorer["per_group"])
+    if scorer["kind"] == "blind":
+        return False
     if scorer["kind"] == "averaged":
         return any(sees_group(part) for part in scorer["parts"])
     return any(not net["shared"] or _reads_group(net["trunk"]) for net in scorer["nets"])

@@ -21,6 +21,7 @@ from fairdial.core.objectives import Objective
 from fairdial.core.problem import Budget, criterion_to_json, demand_to_json, objective_to_json
 from fairdial.errors import InvalidInputError, ModelFileError, require_torch
 from fairdial.estimators.base import DialClassifier
+from fairdial.estimators.blind import BlindScorer
 from fairdial.estimators.plain import PlainScorer, convert_scorer
 from fairdial.estimators.scorers import AveragedScorer, SklearnScorer
 from fairdial.forests.forest import CannotConvertError
@@ -165,6 +166,12 @@ class _Writer:
     def scorer(self, model: Any) -> dict[str, Json]:
         """Describe the scorer, and collect its files."""
         scorer = model.scorer_ if self.plain is None else self.plain
+        if isinstance(scorer, BlindScorer):
+            self.objects["groups"] = scorer.groups
+            labels: Any = scorer.labels
+            scorers = labels.scorers if isinstance(labels, AveragedScorer) else [labels]
+            described = [self.part(one, f"part{i}-") for i, one in enumerate(scorers)]
+            return {"kind": "blind", "parts": described}
         if isinstance(scorer, AveragedScorer):
             parts = [self.part(part, f"part{i}-") for i, part in enumerate(scorer.scorers)]
             return {"kind": "averaged", "parts": parts}

@@ -12,7 +12,7 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from fairdial._arrays import Codes, Floats, Indices
-from fairdial.core.frontier import Frontier
+from fairdial.core.frontier import Frontier, refuse_blind
 from fairdial.core.point import Point, Points
 from fairdial.core.searched import SearchedPoints
 from fairdial.core.serialization import json_name
@@ -73,11 +73,12 @@ class PointCache:
         return points
 
 
-def refuse_lottery(frontier: Frontier) -> None:
-    """Raise if a lottery decides.
+def refuse_unserved(frontier: Frontier) -> None:
+    """Raise if a lottery decides, or a blind dial.
 
-    It draws by a hash of the row as ``predict`` gets it, which a row of JSON need not equal.
+    A lottery draws by a hash of the row as ``predict`` gets it, which a row of JSON need not equal.
     """
+    refuse_blind(frontier, "served")
     if frontier.problem.randomize is not None:
         raise InvalidInputError(
             "model",
@@ -123,7 +124,7 @@ class Decider:
     def __init__(self, model: DialClassifier) -> None:
         check_is_fitted(model, "frontier_")
         self.frontier: Frontier = model.frontier_
-        refuse_lottery(self.frontier)
+        refuse_unserved(self.frontier)
         self.searches = isinstance(self.frontier.points, SearchedPoints)
         self.labels: list[Any] = model.classes_.tolist()
         self.points = PointCache(model.frontier_)

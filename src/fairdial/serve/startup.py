@@ -74,7 +74,7 @@ def prepare(
     from fairdial.io.folder import read_folder
     from fairdial.io.frontiers import FRONTIER, frontier_from_arrays
     from fairdial.io.values import unpack
-    from fairdial.serve.deciding import refuse_lottery
+    from fairdial.serve.deciding import refuse_unserved
     from fairdial.serve.page_data import match_people
 
     find_tokens(token_env, os.environ, needed=not read_only)
@@ -86,7 +86,7 @@ def prepare(
     if data is None:
         raise InvalidInputError("model", "be calibrated", given="one that isn't")
     frontier = frontier_from_arrays(data, stored.files[FRONTIER], FRONTIER)
-    refuse_lottery(frontier)
+    refuse_unserved(frontier)
     match_people(frontier.groups, people or {})
     declared = frontier.criterion.declared  # as in DialClassifier.default_tolerance
     default = unpack(stored.manifest["parameters"]["tolerance"]) or declared or 0.0

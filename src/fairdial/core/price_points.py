@@ -1,0 +1,260 @@
+"""Operating points of a blind dial: prices in place of group thresholds."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from hashlib import sha256
+
+import numpy as np
+
+from fairdial._arrays import Codes, Counts, Floats, Indices, Kinds, Mask, Scores, Weights
+from fairdial.core.criteria import Criterion
+from fairdial.core.decide import select
+from fairdial.core.fixed_sequence import Rules
+from fairdial.core.operating_points import PointTable
+from fairdial.core.price_path import Counter, count_path, find_knots, improving
+from fairdial.core.prices import Gains, Pricing, find_gains
+from fairdial.core.problem import Problem
+from fairdial.core.rule_sequences import N_PATH, PATH_SHARE, SALT
+
+N_BOUNDS = 17  # prices that bounds are computed from
+N_RULES = 65  # rules that certificates test; more of them have small gaps
+
+
+class PricePoints(PointTable):
+    """Points with prices for groups, which rows belong to with probabilities.
+
+    Thresholds are 0: they apply to margins, which are utility minus price.
+
+    Parameters
+    ----------
+    setting : (S,) float64
+        Segment of the path and position on it.
+    gap : (S,) float64
+        Gaps on the calibration rows, with their true groups.
+    prices : (S, J, K) float64
+        Price of each demand's rate in each group.
+    selected : (S, C, K) array
+        Selected calibration rows by kind and group.
+    value : (S,) float64
+        Expected objective.
+    gains : Gains
+        Utilities of selecting positive and negative rows.
+    lines : (M, 2) float64
+        Intercepts and slopes in the tolerance of bounds on the expected objective.
+    nested : bool
+        Whether each row changes its decision at most once along the points.
+    rules : PriceRules, optional
+        What certificates test.
+    """
+
+    def __init__(
+        self,
+        setting: Floats,
+        gap: Floats,
+        prices: Floats,
+        selected: Counts,
+        value: Floats,
+        gains: Gains,
+        lines: Floats,
+        *,
+        nested: bool,
+        rules: PriceRules | None = None,
+    ) -> None:
+        none = np.zeros(len(gap), np.bool_)
+        super().__init__(setting, gap, none, np.zeros((len(gap), prices.shape[2])), selected)
+        self.prices, self.value, self.gains, self.lines = prices, value, gains, lines
+        self.is_nested, self.rules = nested, rules
+
+    def tabulate(self, points: Indices) -> PricePoints:
+        """Return some of the points."""
+        table = PricePoints(
+            self.setting[points],
+            self.gap[points],
+            self.prices[points],
+            self.read(points)[1],
+            self.value[points],
+            self.gains,
+            self.lines,
+            nested=self.is_nested,
+            rules=self.rules,
+        )
+        table.indices = points
+        return table
+
+    def bound(self, tolerance: float) -> float | None:
+        """Return the best expected objective of any rule whose expected rates are within it."""
+        if not len(self.lines):
+            return None
+        return float((self.lines @ np.array([1.0, tolerance])).min())
+
+    def value_of(self, prices: Floats) -> float | None:
+        """Return the expected objective at the prices of a point, (J, K)."""
+        places = np.flatnonzero((self.prices == prices).all(axis=(1, 2)))
+        return float(self.value[places[0]]) if len(places) else None
+
+
+@dataclass(frozen=True, eq=False)
+class PriceRules:
+    """Rules that were found on a part of the calibration rows; the others test them (theorem 5).
+
+    Attributes
+    ----------
+    table : PricePoints
+        The rules, the most equal first, counted on all calibration rows.
+    found : (R,) float64
+        Gaps on the rows that the rules were found on, ascending.
+    tested : (R, C, K) int64
+        Selected testing rows by kind and group.
+    testing : (C, K) int64
+        All testing rows by kind and group.
+    """
+
+    table: PricePoints
+    found: Floats
+    tested: Counts
+    testing: Counts
+
+    def at(self, tolerance: float) -> Rules | None:
+        """Return the sequence for a tolerance, None if there is none; settings are places here."""
+        last = int(np.searchsorted(self.found, tolerance, side="right"))
+        if not last:
+            return None
+        inner = np.linspace(self.found[0], self.found[last - 1], N_PATH)
+        places = np.unique(np.searchsorted(self.found, inner, side="right") - 1)
+        thresholds = self.table.read(places)[0]
+        return Rules(places.astype(np.float64), thresholds, self.tested[places], self.testing)
+
+
+@dataclass(frozen=True, eq=False)
+class ScoredRows:
+    """Calibration rows of a blind dial.
+
+    Attributes
+    ----------
+    logits : (n,) array
+        Log-odds of the positive label.
+    posterior : (n, K) float64
+        Probability of each group.
+    codes : (n,) int array
+        True group of each row.
+    kinds : (n,) array, optional
+        Label of each row.
+    weights : (n,) array, optional
+        Weights of the rows.
+    """
+
+    logits: Scores
+    posterior: Floats
+    codes: Codes
+    kinds: Kinds | None
+    weights: Weights | None = None
+
+    def take(self, rows: Mask) -> ScoredRows:
+        """Return some of the rows."""
+        return ScoredRows(
+            self.logits[rows],
+            self.posterior[rows],
+            self.codes[rows],
+            None if self.kinds is None else self.kinds[rows],
+            None if self.weights is None else self.weights[rows],
+        )
+
+    def counter(self) -> Counter:
+        """Return what counts decisions on these rows."""
+        n_kinds = 1 if self.kinds is None else 2
+        return Counter(self.codes, self.kinds, self.posterior.shape[1], n_kinds, self.weights)
+
+    def pricing(self, criterion: Criterion, gains: Gains) -> Pricing:
+        """Return the linear program of these rows."""
+        return Pricing.make(self.logits, self.posterior, criterion, gains, self.weights)
+
+    def labels(self) -> tuple[float, float]:
+        """Return the numbers of negatives and positives, expected ones if labels are unknown."""
+        weights = np.ones(len(self.logits)) if self.weights is None else self.weights
+        if self.kinds is None:
+            positive = 1.0 / (1.0 + np.exp(-self.logits.astype(np.float64)))
+        else:
+            positive = self.kinds.astype(np.float64)
+        positives = float(weights @ positive)
+        return float(weights.sum()) - positives, positives
+
+
+def find_price_points(rows: ScoredRows, problem: Problem) -> PricePoints:
+    """Return the operating points of a blind dial, least constrained first."""
+    points = _path_points(rows, problem)
+    if rows.weights is None:
+        points.rules = _find_rules(rows, problem)
+    return points
+
+
+def _path_points(rows: ScoredRows, problem: Problem, n_bounds: int = N_BOUNDS) -> PricePoints:
+    criterion, negatives_positives = problem.criterion, rows.labels()
+    gains = find_gains(problem, *negatives_positives)
+    pricing, counter = rows.pricing(criterion, gains), rows.counter()
+    cells = counter.total()
+    single = problem.nested is True
+    knots = find_knots(pricing, counter, criterion, cells, single=single)
+    states = count_path(pricing, counter, knots)
+    gap = criterion.gap_of(states.selected, cells)
+    kept = improving(gap)
+    prices = states.prices[kept]
+    some = prices[np.unique(np.linspace(0, len(kept) - 1, n_bounds).round().astype(np.intp))]
+    lines = np.array([pricing.bound(pricing.balance(line)) for line in some]).reshape(-1, 2)
+    terms, total = problem.objective.terms(*negatives_positives), sum(negatives_positives)
+    unit = total * max(terms.true_positive, -terms.false_positive)  # gains are at most 1
+    return PricePoints(
+        states.setting[kept],
+        gap[kept],
+        prices.reshape(len(kept), len(criterion.demands), -1),
+        states.selected[kept],
+        unit * states.value[kept] + terms.constant,
+        gains,
+        unit * lines + np.array([terms.constant, 0.0]),
+        nested=len(knots) <= 2,
+    )
+
+
+def _find_rules(rows: ScoredRows, problem: Problem) -> PriceRules | None:
+    """Find rules on a part of the rows, and count them on the others.
+
+    Rows are drawn by a generator whose seed is a hash of all of them (``rule_sequences.py`` says
+    why): the same rows in the same order are always divided the same way.
+    """
+    digest = sha256(SALT)
+    for array in (rows.logits.astype(np.float64), rows.codes.astype(np.int64)):
+        digest.update(np.ascontiguousarray(array).tobytes())
+    rng = np.random.default_rng(int.from_bytes(digest.digest()[:16], "little"))
+    chosen = rng.random(len(rows.logits)) < PATH_SHARE
+    part, rest = rows.take(chosen), rows.take(~chosen)
+    sizes = [problem.criterion.eligible_counts(some.counter().total()) for some in (part, rest)]
+    if not all(size.all() for size in sizes):
+        return None
+    points = _path_points(part, problem, n_bounds=0)
+    least, largest = points.gap[-1], points.gap[0]
+    grid = least + (largest - least) * np.linspace(0.0, 1.0, N_RULES) ** 2
+    grid[-1] = largest
+    places = np.unique(points.find(grid)[0])[::-1]  # most equal first
+    rules = points.tabulate(places)
+    tested, cells = _count_rules(rest, problem.criterion, rules), rows.counter().total()
+    selected: Counts = np.asarray(rules.read(np.arange(len(rules)))[1] + tested)
+    table = PricePoints(
+        rules.setting,
+        problem.criterion.gap_of(selected, cells),
+        rules.prices,
+        selected,
+        rules.value,
+        rules.gains,
+        np.zeros((0, 2)),
+        nested=False,
+    )
+    return PriceRules(table, rules.gap, tested, rest.counter().total())
+
+
+def _count_rules(rows: ScoredRows, criterion: Criterion, rules: PricePoints) -> Counts:
+    """Return the rows that each rule selects, (R, C, K)."""
+    pricing, counter = rows.pricing(criterion, rules.gains), rows.counter()
+    flat = rules.prices.reshape(len(rules), -1)
+    return np.stack(
+        [counter.count(np.flatnonzero(select(pricing.margins(line), 0.0))) for line in flat]
+    )

@@ -1,0 +1,301 @@
+"""Prices: decide by utility minus price, when rows belong to groups only with probabilities.
+
+A row with probability ``eta`` of the positive label and probabilities ``q_a`` of the groups is
+selected if its utility exceeds what it pays:
+
+    utility(eta) > sum over demands j and groups a of  load_j(eta) q_a v_ja
+
+The load of a rate says how selecting the row changes it: 1 for the selection rate, ``eta`` for the
+true positive rate, ``1 - eta`` for the false positive rate. With known groups (``q_a`` is 0 or 1)
+these are group thresholds.
+
+Prices at a tolerance minimize the dual of a linear program, which is smoothed here and minimized by
+Newton's method. Every choice of prices also bounds what any rule can reach.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import numpy as np
+from scipy.special import expit
+
+from fairdial._arrays import Floats, Indices, Scores, Weights
+from fairdial.core.criteria import Criterion
+from fairdial.core.problem import Problem
+from fairdial.core.rates import Rate
+from fairdial.errors import InvalidInputError
+
+SMOOTH = (0.1, 0.03, 0.01)  # smoothing of decisions and prices, in units of utility
+STEPS = 40  # of Newton's method at one smoothing; about ten are enough
+ENOUGH = 1e-9  # decrease at which it stops
+SHORTEST = 1e-6  # step of its line search
+RIDGE = 1e-9
+DEAREST = 64.0  # price at which it gives up, in units of utility
+
+
+class Gains(NamedTuple):
+    """Utility of selecting a positive row, and cost of selecting a negative one; at most 1."""
+
+    positive: float
+    negative: float
+
+
+def check_priceable(problem: Problem) -> None:
+    """Raise if prices can't solve a problem: they take linear rates and objectives only."""
+    for demand in problem.criterion.demands:
+        plain = demand.strata is None and demand.where is None
+        if demand.spread != "difference" or not demand.rate.fixed or not demand.scale or not plain:
+            raise InvalidInputError(
+                "criterion",
+                "limit differences of rates over all rows or rows with one label, without "
+                "conditions, if groups are unknown when deciding",
+                given=demand.name,
+                hint="Decisions that see the group take any criterion.",
+            )
+    refused = {
+        "objective": problem.objective.name in ("f1", "utility") and problem.objective.name,
+        "budget": problem.budget is not None and problem.budget.share,
+        "rising": problem.rising,
+        "randomize": problem.randomize is not None and repr(problem.randomize),
+        "value": problem.value != "plug-in" and repr(problem.value),
+    }
+    for name, given in refused.items():
+        if given is not False:
+            raise InvalidInputError(
+                name,
+                "be left at its default if groups are unknown when deciding"
+                + (", or be accuracy, balanced accuracy or costs" if name == "objective" else ""),
+                given=given,
+            )
+
+
+def find_gains(problem: Problem, negatives: float, positives: float) -> Gains:
+    """Return the gains of an objective for rows with these numbers of labels."""
+    terms = problem.objective.terms(negatives, positives)
+    size = max(terms.true_positive, -terms.false_positive)
+    return Gains(terms.true_positive / size, -terms.false_positive / size)
+
+
+def utilities(probability: Floats, gains: Gains) -> Floats:
+    """Return the expected utility of selecting each row, (n,)."""
+    return np.asarray(gains.positive * probability - gains.negative * (1.0 - probability))
+
+
+def load(rate: Rate, probability: Floats) -> Floats:
+    """Return how much selecting each row is expected to add to a rate's numerator, (n,)."""
+    if rate.event == "correct":
+        return np.asarray(2.0 * probability - 1.0)
+    eligible = among(rate, probability)
+    return -eligible if rate.event == "rejected" else eligible
+
+
+def among(rate: Rate, probability: Floats) -> Floats:
+    """Return the probability that each row is eligible for a rate, (n,)."""
+    if rate.eligible is None:
+        return np.ones_like(probability)
+    return np.asarray(probability if rate.eligible == 1 else 1.0 - probability)
+
+
+def margins(
+    logits: Scores, posterior: Floats, rates: Sequence[Rate], gains: Gains, prices: Floats
+) -> Floats:
+    """Return utility minus price of each row, (n,); rows above 0 are selected.
+
+    Parameters
+    ----------
+    logits : (n,) array
+        Log-odds of the positive label.
+    posterior : (n, K) float64
+        Probability of each group.
+    rates : sequence of Rate
+        The J rates whose differences are limited.
+    gains : Gains
+        Utility of a positive and cost of a negative row.
+    prices : (J, K) or (n, J, K) float64
+        Prices; the same for all rows, or for each row.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fairdial.core.prices import Gains, margins
+    >>> from fairdial.core.rates import SELECTION
+    >>> known, prices = np.eye(2), np.array([[0.25, -0.25]])
+    >>> margins(np.zeros(2), known, [SELECTION], Gains(1.0, 1.0), prices)
+    array([-0.25,  0.25])
+    """
+    probability = expit(logits.astype(np.float64))
+    margin = utilities(probability, gains)
+    for j, rate in enumerate(rates):  # column by column: a row's margin depends on no other row
+        pays = load(rate, probability)
+        for a in range(posterior.shape[1]):
+            margin -= pays * posterior[:, a] * prices[..., j, a]
+    return margin
+
+
+@dataclass(frozen=True, eq=False)
+class Pricing:
+    """The linear program behind prices, on calibration rows.
+
+    With decisions ``x`` in [0, 1] it maximizes ``mean(utility * x)``; rate ``l`` of a demand's
+    groups is ``(start_l + mean(loads_l * x)) / shares_l``, and the rates of a demand differ by at
+    most its width. All means are over rows with their weights.
+
+    Attributes
+    ----------
+    utility : (n,) float64
+        Utility of selecting each row.
+    loads : (n, L) float64
+        What selecting a row adds to the numerator of rate ``l``; ``L = J K``.
+    start : (L,) float64
+        The numerators if nobody is selected.
+    shares : (L,) float64
+        The denominators.
+    weights : (n,) float64
+        Weights of the rows; their sum is 1.
+    widths : (L,) float64
+        The width of the limit at tolerance 1.
+    n_demands : int
+        Number of demands, J.
+    """
+
+    utility: Floats
+    loads: Floats
+    start: Floats
+    shares: Floats
+    weights: Floats
+    widths: Floats
+    n_demands: int
+
+    @classmethod
+    def make(
+        cls,
+        logits: Scores,
+        posterior: Floats,
+        criterion: Criterion,
+        gains: Gains,
+        weights: Weights | None = None,
+    ) -> Pricing:
+        """Return the program of scored rows with probabilities of the groups."""
+        probability = expit(logits.astype(np.float64))
+        each = np.full(len(logits), 1.0) if weights is None else weights.astype(np.float64)
+        each = each / each.sum()
+        loads, start, shares = [], [], []
+        for demand in criterion.demands:
+            eligible = among(demand.rate, probability)
+            unselected = np.zeros_like(probability)
+            if demand.rate.event == "correct":
+                unselected = 1.0 - probability
+            elif demand.rate.event == "rejected":
+                unselected = eligible
+            for q in posterior.T:
+                loads.append(load(demand.rate, probability) * q)
+                start.append(each @ (unselected * q))
+                shares.append(each @ (eligible * q))
+        return cls(
+            utilities(probability, gains),
+            np.asfortranarray(np.stack(loads, axis=1)),
+            np.array(start),
+            np.maximum(shares, np.finfo(np.float64).tiny),
+            each,
+            np.repeat([float(d.scale) for d in criterion.demands], posterior.shape[1]),
+            len(criterion.demands),
+        )
+
+    def take(self, rows: Indices) -> Pricing:
+        """Return the program of some rows, with the starts and shares of all."""
+        weights = self.weights[rows]
+        loads = np.asfortranarray(self.loads[rows])
+        return replace(
+            self, utility=self.utility[rows], loads=loads, weights=weights / weights.sum()
+        )
+
+    def margins(self, prices: Floats) -> Floats:
+        """Return utility minus price of each row, (n,): the same bits as :func:`margins`."""
+        margin = self.utility.copy()
+        for column, price in zip(self.loads.T, prices.tolist(), strict=True):
+            margin -= column * price
+        return margin
+
+    def bound(self, prices: Floats) -> tuple[float, float]:
+        """Return intercept and slope in the tolerance of the bound that prices give.
+
+        No rule, randomized or not, that keeps the expected rates within tolerance ``d`` has more
+        expected utility than ``intercept + slope * d``: weak duality. The prices of each demand
+        are balanced (``balance``).
+        """
+        margin = self.margins(prices)
+        intercept = self.weights @ np.maximum(margin, 0.0) - self.start @ prices
+        return float(intercept), float(self.widths @ (self.shares * np.abs(prices)) / 2)
+
+    def balance(self, prices: Floats) -> Floats:
+        """Return prices moved so that their mean over each demand's groups is 0.
+
+        A price that all groups pay alike isn't fairness, and no bound follows from it.
+        """
+        by_demand = prices.reshape(self.n_demands, -1), self.shares.reshape(self.n_demands, -1)
+        mean = (by_demand[0] * by_demand[1]).sum(axis=1) / by_demand[1].sum(axis=1)
+        return np.asarray((by_demand[0] - mean[:, None]).ravel())
+
+    def minimize(self, tolerance: float, prices: Floats, offset: Floats) -> Floats:
+        """Return the prices at a tolerance, (L,), by Newton's method on the smoothed dual.
+
+        Parameters
+        ----------
+        tolerance : float
+            The limit on differences of rates, before scales.
+        prices : (L,) float64
+            Where to start.
+        offset : (L,) float64
+            What to add to the expected rates, to correct them for what was counted.
+        """
+        found = prices
+        for smooth in SMOOTH[1:] if prices.any() else SMOOTH:
+            found = self._newton(tolerance, found, offset, smooth)
+        return self.balance(found)
+
+    def soft_rates(self, prices: Floats) -> Floats:
+        """Return the expected rates of smoothed decisions, (L,)."""
+        chosen = self.weights * expit(self.margins(prices) / SMOOTH[-1])
+        return np.asarray((self.start + chosen @ self.loads) / self.shares)
+
+    def _newton(self, tolerance: float, prices: Floats, offset: Floats, smooth: float) -> Floats:
+        penalty = tolerance * self.widths * self.shares / 2
+        start = self.start + self.shares * offset
+        size = len(prices)
+        fixed = np.zeros((self.n_demands, size))  # prices of a demand sum to 0, by shares
+        for j, shares in enumerate(self.shares.reshape(self.n_demands, -1)):
+            fixed[j, j * len(shares) : (j + 1) * len(shares)] = shares
+        system = np.zeros((size + self.n_demands,) * 2)
+        system[size:, :size], system[:size, size:] = fixed, fixed.T
+
+        def value(at: Floats) -> tuple[float, Floats]:
+            margin = (self.utility - self.loads @ at) / smooth
+            total = smooth * (self.weights @ np.logaddexp(0.0, margin)) - start @ at
+            return float(total + penalty @ np.sqrt(at**2 + smooth**2)), margin
+
+        now, margin = value(prices)
+        for _ in range(STEPS):
+            chosen = expit(margin)
+            root = np.sqrt(prices**2 + smooth**2)
+            slope = -(self.weights * chosen) @ self.loads - start + penalty * prices / root
+            curved = self.weights * chosen * (1.0 - chosen) / smooth
+            system[:size, :size] = self.loads.T @ (curved[:, None] * self.loads)
+            system[range(size), range(size)] += penalty * smooth**2 / root**3 + RIDGE
+            step = -np.linalg.lstsq(system, np.append(slope, fixed @ prices), rcond=None)[0][:size]
+            step *= min(1.0, 1.0 / max(float(np.abs(step).max()), RIDGE))
+            length, expected = 1.0, float(slope @ step)
+            while True:
+                tried = prices + length * step
+                then, margin = value(tried)
+                if then <= now + 1e-4 * length * expected or length < SHORTEST:
+                    break
+                length /= 2
+            if then >= now - ENOUGH:
+                return tried if then <= now else prices
+            prices, now = tried, then
+            if np.abs(prices).max() > DEAREST:  # no decisions have these rates
+                break
+        return prices
