@@ -312,7 +312,7 @@ def test_the_picture_has_each_groups_rate_and_a_bracket_for_the_gap(loans, two_g
         assert_draws(after, at(two_groups, tolerance))
 
 
-def test_it_prints_on_one_page(loans, tmp_path):
+def test_it_prints_on_one_page(loans):
     loans.emulate_media(media="print")
     settle(loans)
     content = loans.pdf(format="A4", prefer_css_page_size=True)

@@ -462,7 +462,7 @@ def test_groups_of_fewer_than_thirty_people_come_with_a_caution(node):
     assert node("say", "caution") == ""
 
 
-def test_the_slider_starts_at_the_first_limit_in_reach(opened, frontier, document):
+def test_the_slider_starts_at_the_first_limit_in_reach(opened, document):
     first, last = opened("dial", "ends", False)
     unit = 10 ** document["slider"]["digits"]
     assert last == document["slider"]["stops"]

@@ -7,6 +7,7 @@
   const ENDLESS = 2 ** 31 - 1; // stands for a threshold that selects nobody or everybody
   const THRESHOLD_UNIT = 1000;
   const FEW = 30;
+  const SEEN = 40; // stops that scales have room for
 
   // ---- columns ---------------------------------------------------------------------------------
 
@@ -440,6 +441,13 @@
     };
   }
 
+  // Points all along the slider, for scales that don't change as it moves.
+  function overview(dial) {
+    const [, last] = ends(dial, dial.certified !== null);
+    return Array.from({ length: SEEN + 1 }, (_, i) => stop(dial, Math.round((i * last) / SEEN)))
+      .flatMap((tolerance) => [at(dial, tolerance), ...(dial.certified ? [certifiedAt(dial, tolerance)] : [])]);
+  }
+
   // ---- tables ----------------------------------------------------------------------------------
 
   // [part, whole] of each figure, for every group and for all together (group null); figures that
@@ -495,7 +503,7 @@
   root.fairdial = Object.assign(root.fairdial || {}, {
     dial: {
       accuracyOf, at, certifiedAt, certifiedNear, certifiedNext, corrected, demandsOf, ends, fewOf, flips,
-      floats, gapOf, histogram, ints, open, place, pointAt, pointIn, risingAt, snap, stop, stopBelow,
+      floats, gapOf, histogram, ints, open, overview, place, pointAt, pointIn, risingAt, snap, stop, stopBelow,
       table, unconstrained, valueOf,
     },
   });

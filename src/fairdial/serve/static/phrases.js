@@ -256,7 +256,7 @@
     const net = gained - lost;
     const change = Math.abs(net) < 0.5
       ? "As many decisions are correct as before."
-      : `Of ${number(dial.total)} decisions, ${number(Math.abs(net))} ${net < 0 ? "fewer" : "more"} are correct.`;
+      : `Of ${number(dial.total)} decisions, ${number(Math.abs(net))} ${net < 0 ? "fewer" : "more"} ${Math.abs(net) === 1 ? "is" : "are"} correct.`;
     return `${accuracy}; ${long} it is ${percent(before.accuracy, 1)}. ${change}`
       + `${chance(dial, net, gained + lost)}${value(dial, point, before)}`;
   }

@@ -6,7 +6,6 @@
   const { dial: core, phrases } = root.fairdial;
   const ENDS = [0.02, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1]; // of the bars' scale
   const ROOMY = 3; // groups that leave room for thick bars
-  const SEEN = 40; // points that a scale has room for
 
   function make(name, className, parent, text = "") {
     const element = document.createElement(name);
@@ -32,17 +31,11 @@
 
   // The end of each panel's scale: the highest rate on the slider, rounded up.
   function scales(dial, shown) {
-    const most = shown.map(() => 0);
-    const [, last] = dial.page.certified.kind === "none" ? [0, dial.slider.stops] : core.ends(dial, true);
-    for (let i = 0; i <= SEEN; i += 1) {
-      const stop = core.stop(dial, Math.round((i * last) / SEEN));
-      const points = [core.at(dial, stop), ...(dial.certified ? [core.certifiedAt(dial, stop)] : [])];
-      points.forEach((point) => {
-        const demands = core.demandsOf(dial, point.cells);
-        shown.forEach(([, [j]], k) => demands[j].parts.forEach((part) => { most[k] = Math.max(most[k], rateOf(part)); }));
-      });
-    }
-    return most.map((value) => ENDS.find((end) => value <= end) ?? 1);
+    const all = core.overview(dial).map((point) => core.demandsOf(dial, point.cells));
+    return shown.map(([, [j]]) => {
+      const most = Math.max(...all.flatMap((demands) => demands[j].parts.map(rateOf)));
+      return ENDS.find((end) => most <= end) ?? 1;
+    });
   }
 
   // One side of a panel: its bars and the bracket; returns the function that fills it.
@@ -55,7 +48,9 @@
     const rows = dial.page.groups.map((group, a) => {
       const row = make("div", few.includes(a) ? "row few" : "row", field);
       const name = make("span", "name", row, `${phrases.label(group)} `);
-      const people = make("small", "", name);
+      const count = make("small", "", name);
+      const people = make("span", "", count);
+      make("span", "word", count, " people");
       const lane = make("div", "lane", row);
       return { people, bar: make("div", "bar", lane), value: make("span", "value", lane) };
     });

@@ -147,12 +147,14 @@
         return { bar, text };
       });
     });
+    const free = core.unconstrained(dial).selected;
+    const all = core.overview(dial).flatMap((point) => core.flips(dial, free, point.selected));
+    const most = Math.max(1, ...all.flatMap(({ gained, lost }) => [gained, lost]));
     return (changes) => {
-      const most = Math.max(1, ...changes.flatMap(({ gained, lost }) => [gained, lost]));
       changes.forEach((change, i) => [change.lost, change.gained].forEach((value, j) => {
         const { bar, text } = lines[i][j];
         bar.hidden = value === 0;
-        bar.style.width = `calc((100% - 3.5rem) * ${(value / most).toFixed(4)})`;
+        bar.style.width = `calc((100% - 3.5rem) * ${Math.min(value / most, 1).toFixed(4)})`;
         setText(text, phrases.number(value));
       }));
     };
