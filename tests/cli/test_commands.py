@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from importlib.util import find_spec
@@ -207,6 +208,28 @@ def test_the_page_is_written_once(
     assert "<title>Loans</title>" in text
     assert '"people": "northerners"' in text
     assert '"labels": {"negative": "no", "positive": "yes"}' in text
+
+
+@pytest.mark.skipif(find_spec("fairdial.serve") is None, reason="needs the page")
+@pytest.mark.skipif(sys.platform == "win32", reason="needs a pseudoterminal")
+@pytest.mark.parametrize("quiet", [False, True])
+def test_names_that_are_not_given_are_asked_for_on_a_terminal(
+    model: Path, tmp_path: Path, quiet: bool
+) -> None:
+    page = tmp_path / "page.html"
+    command = [sys.executable, "-m", "fairdial", "export", str(model), "--html", str(page)]
+    here, there = os.openpty()
+    os.write(here, b"Loans\nnortherners\n\ndefaulted\nrepaid\n")
+    options = ["--quiet"] if quiet else []
+    done = subprocess.run([*command, *options], stdin=there, stdout=subprocess.PIPE, stderr=there)
+    os.close(there)
+    os.close(here)
+    assert done.returncode == 0
+    text = page.read_text("utf-8")
+    assert ("<title>Loans</title>" in text) != quiet
+    assert ('"name": "north", "people": "northerners"' in text) != quiet
+    assert '"name": "south", "people": null' in text
+    assert ('"negative": "defaulted", "positive": "repaid"' in text) != quiet
 
 
 @pytest.mark.skipif(find_spec("fairdial.serve") is None, reason="needs the page")

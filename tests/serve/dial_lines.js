@@ -23,8 +23,9 @@ const calls = {
   },
   histogram() {
     const found = dial.histogram(opened);
-    const groups = found.groups.map((labels) => labels.map((bins) => Array.from(bins)));
-    return { edges: Array.from(found.edges), groups };
+    const groups = found.groups.map(({ edges, labels }) => (
+      { edges: Array.from(edges), labels: labels.map((bins) => Array.from(bins)) }));
+    return { ...found, groups };
   },
   ints: (text, length) => Array.from(dial.ints(text, length)),
   floats: (text) => Array.from(dial.floats(text)),

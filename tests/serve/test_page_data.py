@@ -264,12 +264,12 @@ def test_the_confidence_can_be_chosen(two_groups):
 def test_the_histogram_counts_each_groups_rows_by_label():
     sample = make_gaussian(3_000, random_state=3)
     document = page_data(sweep(sample.logits, sample.groups, sample.y))
-    edges = floats(document["histogram"]["edges"])
-    bins = len(edges) - 1
-    counts = ints(document["histogram"]["counts"], 4 * bins).reshape(2, 2, bins)
-    assert 0.0 in edges
-    assert np.allclose(np.diff(edges), edges[1] - edges[0])
-    for a, group in enumerate(("group 0", "group 1")):
+    for group, histogram in zip(("group 0", "group 1"), document["histogram"], strict=True):
+        edges = floats(histogram["edges"])
+        bins = len(edges) - 1
+        counts = ints(histogram["counts"], 2 * bins).reshape(2, bins)
+        assert 0.0 in edges
+        assert np.allclose(np.diff(edges), edges[1] - edges[0])
         for label in (0, 1):
             chosen = sample.logits[(sample.groups == group) & (sample.y == label)]
             inside = [
@@ -277,17 +277,28 @@ def test_the_histogram_counts_each_groups_rows_by_label():
             ]
             inside[0] += int((chosen <= edges[0]).sum())
             inside[-1] += int((chosen > edges[-1]).sum())
-            assert counts[a, label].tolist() == inside
+            assert counts[label].tolist() == inside
+
+
+def test_small_groups_have_few_bins():
+    groups = np.repeat([0, 1, 2], (4, 100, 100_000))
+    logits = np.random.default_rng(0).normal(size=len(groups))
+    histogram = page_data(sweep(logits, groups, min_count=1))["histogram"]
+    bins = [len(floats(group["edges"])) - 1 for group in histogram]
+    assert bins == sorted(bins)
+    assert bins[0] <= 6
+    assert 8 <= bins[1] <= 12
+    assert bins[2] >= 60
 
 
 @pytest.mark.parametrize("value", [0.0, 3.0, -3.0, 1e-300, np.inf])
 def test_scores_that_are_all_alike_have_a_histogram(value):
     frontier = sweep(np.full(100, value), np.arange(100) % 2)
-    histogram = page_data(frontier)["histogram"]
-    edges = floats(histogram["edges"])
-    assert np.all(np.diff(edges) > 0)
-    assert np.isfinite(edges).all()
-    assert ints(histogram["counts"], 2 * histogram["bins"]).sum() >= 0
+    for histogram in page_data(frontier)["histogram"]:
+        edges = floats(histogram["edges"])
+        assert np.all(np.diff(edges) > 0)
+        assert np.isfinite(edges).all()
+        assert ints(histogram["counts"], len(edges) - 1).sum() == 50
 
 
 # ---- names -------------------------------------------------------------------------------------

@@ -76,11 +76,11 @@ def open_page(page: Page, address: str) -> None:
 
 def test_the_dial_is_moved_with_the_token_and_the_record_shows_it(page, serve, tmp_path):
     open_page(page, serve())
-    expect(page.locator("#tolerance")).to_have_text("20.0")
+    expect(page.locator("#tolerance")).to_have_value("20.0")
     page.locator("#slider").focus()
     for _ in range(5):
         page.keyboard.press("ArrowLeft")
-    expect(page.locator("#tolerance")).to_have_text("19.5")
+    expect(page.locator("#tolerance")).to_have_value("19.5")
     expect(page.locator("#apply-button")).to_have_text("Apply 19.5 percentage points")
     page.locator("#reason").fill("agreed in council")
     page.locator("#by").fill("Ada")
@@ -111,8 +111,8 @@ def test_what_the_server_would_refuse_cant_be_applied(page, serve, tmp_path):
     expect(page.locator("#apply-button")).to_be_disabled()
     expect(page.locator("#apply-note")).to_contain_text("90% confidence")
     page.locator("[name=confidence][value=certified]").check()
-    page.locator("#typed").fill("25")
-    page.locator("#typed").press("Enter")
+    page.locator("#tolerance").fill("25")
+    page.locator("#tolerance").press("Enter")
     page.locator("#reason").fill("agreed in council")
     page.locator("#token").fill(TOKEN)
     page.locator("#apply-button").click()

@@ -12,7 +12,7 @@ import click
 from fairdial._sql import DIALECTS
 from fairdial.cli import options
 from fairdial.cli.output import Output, check_writable, write_files
-from fairdial.cli.page_options import page_names
+from fairdial.cli.page_options import ask_names, page_names
 from fairdial.errors import InvalidInputError, MissingExtraError, install_command
 
 if TYPE_CHECKING:
@@ -87,7 +87,8 @@ def export(
     """Write MODEL as an HTML page, as ONNX, as thresholds, or as SQL; all files or none.
 
     The page holds counts of calibration rows, but no features and no identities. In a small group a
-    count can be one person: publish the page only if the counts may be public.
+    count can be one person: publish the page only if the counts may be public. On a terminal, the
+    names that its options don't give are asked for; --quiet asks nothing.
 
     The graph takes the features, the group and the groups' thresholds, which --thresholds writes.
     """
@@ -135,6 +136,8 @@ def export(
     if html is not None:
         with _needs_extra("--html", "serve"):
             from fairdial.serve.page import write_page
+        if show.progress and not show.as_json:
+            name, people, label_names = ask_names(frontier.groups, (name, people, label_names))
         writers[html] = lambda path: write_page(
             model,
             path,

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from fairdial._arrays import Counts, Floats
 from fairdial.core.group_scores import GroupScores
 
-BINS = 60
+FEWEST_BINS, BINS = 4, 60
 TAIL = 0.002  # share of the rows on either side that may lie beyond the edges
 PAYLOAD = 7  # bits of a number in each byte; the eighth says whether more bytes follow
 
@@ -82,11 +82,12 @@ def _base64(data: bytes) -> str:
     return base64.b64encode(data).decode("ascii")
 
 
-def histogram(group_scores: Sequence[GroupScores]) -> tuple[Floats, Counts]:
-    """Return bin edges, and the number of rows by group, label and bin, (K, L, bins).
+def histogram(group_scores: Sequence[GroupScores]) -> list[tuple[Floats, Counts]]:
+    """Return each group's bin edges, and its number of rows by label and bin, (L, bins).
 
-    Bins are equally wide and closed above, and 0 is an edge. Rows beyond the edges count in the
-    outermost bins. Scores that are only known up to an interval count at its center.
+    Bins are equally wide and closed above, and 0 is an edge. Small groups have fewer and wider
+    bins. Rows beyond the edges count in the outermost bins. Scores that are only known up to an
+    interval count at its center.
 
     Examples
     --------
@@ -94,17 +95,17 @@ def histogram(group_scores: Sequence[GroupScores]) -> tuple[Floats, Counts]:
     >>> from fairdial.core.group_scores import sort_scores
     >>> from fairdial.serve.page_columns import histogram
     >>> scores = sort_scores(np.array([-1.0, 0.5, 2.0]), np.array([0, 0, 1]), None, 2)
-    >>> edges, counts = histogram(scores)
-    >>> counts.sum(axis=2).tolist()
+    >>> [counts.sum(axis=1).tolist() for _, counts in histogram(scores)]
     [[2], [1]]
     """
     centers = [_centers(group) for group in group_scores]
-    edges = _edges(centers, [group.counts.sum(axis=0) for group in group_scores])
-    counts = [
-        _count(edges, center, group.counts)
-        for center, group in zip(centers, group_scores, strict=True)
-    ]
-    return edges, np.stack(counts)
+    rows = [group.counts.sum(axis=0) for group in group_scores]
+    low, high = _range(centers, rows)
+    found = []
+    for group, center in zip(group_scores, centers, strict=True):
+        edges = _edges(low, high, len(center))
+        found.append((edges, _count(edges, center, group.counts)))
+    return found
 
 
 def _centers(group: GroupScores) -> Floats:
@@ -114,15 +115,20 @@ def _centers(group: GroupScores) -> Floats:
     return np.asarray(lower + (upper - lower) / 2)
 
 
-def _edges(centers: Sequence[Floats], rows: Sequence[Counts]) -> Floats:
-    """Return evenly spaced edges, 0 among them, over all but the tails."""
+def _range(centers: Sequence[Floats], rows: Sequence[Counts]) -> tuple[float, float]:
+    """Return the range of all scores but the tails, 0 included."""
     values, weights = np.concatenate(centers), np.concatenate(rows)
     order = np.argsort(values)
     share = np.cumsum(weights[order]) / weights.sum()
     places = np.searchsorted(share, [TAIL, 1.0 - TAIL])
     low, high = values[order][np.minimum(places, len(order) - 1)].tolist()
-    low, high = min(low, 0.0), max(high, 0.0)
-    width = (high - low) / BINS or 1.0 / BINS
+    return min(low, 0.0), max(high, 0.0)
+
+
+def _edges(low: float, high: float, n_scores: int) -> Floats:
+    """Return evenly spaced edges, 0 among them; about ``2 n^(1/3)`` bins (Rice's rule)."""
+    bins = min(max(round(2 * n_scores ** (1 / 3)), FEWEST_BINS), BINS)
+    width = (high - low) / bins or 1.0 / bins
     first, last = np.floor(low / width), np.ceil(high / width)
     return np.arange(min(first, -1.0), max(last, 1.0) + 1) * width
 

@@ -36,7 +36,7 @@ from fairdial.estimators.base import DialClassifier
 from fairdial.serve.page_columns import histogram, pack_counts, pack_floats, pack_ints
 from fairdial.serve.page_criterion import LabelNames, describe_criterion, describe_objective
 
-FORMAT, VERSION = "fairdial.page", 2
+FORMAT, VERSION = "fairdial.page", 3
 
 MOST_POINTS = 100_000  # on a page
 MOST_NUMBERS = 2_000_000  # counts and thresholds: about 3 MB
@@ -416,14 +416,17 @@ def _stop_from(tolerance: float, slider: Slider) -> int | None:
 # ---- scores ------------------------------------------------------------------------------------
 
 
-def _histogram(frontier: Frontier) -> dict[str, object] | None:
-    """Return rows by group, label and bin of their score; None if scores are not kept."""
+def _histogram(frontier: Frontier) -> list[dict[str, object]] | None:
+    """Return each group's bins of scores, and rows by label; None if scores are not kept."""
     points = frontier.points
     if isinstance(points, NestedPoints):
         points = points.source
     if not isinstance(points, (ThresholdPath, SearchedPoints)):
         return None
-    edges, kinds = histogram(points.group_scores)
-    counts = np.stack([by_label(group, len(frontier.counts)) for group in kinds])
-    bins = len(edges) - 1
-    return {"edges": pack_floats(edges), "bins": bins, "counts": pack_counts(counts.reshape(-1, 1))}
+    return [
+        {
+            "edges": pack_floats(edges),
+            "counts": pack_counts(by_label(kinds, len(frontier.counts)).reshape(-1, 1)),
+        }
+        for edges, kinds in histogram(points.group_scores)
+    ]

@@ -2,7 +2,7 @@
 "use strict";
 
 (function (root) {
-  const { charts, dial: core, phrases, server, tables } = root.fairdial;
+  const { charts, dial: core, phrases, picture, server, tables } = root.fairdial;
   const { setText } = tables;
   const PAUSE = 500; // ms without a move before screen readers hear the new figures
   const MANY = 12; // groups at most whose scores are drawn
@@ -17,8 +17,8 @@
     frontier: null, // charts and update functions of tables; null if there is none
     scores: null,
     settings: null,
+    picture: null,
     groups: null,
-    demands: null,
     rising: null,
     flips: null,
     timer: 0,
@@ -46,17 +46,25 @@
 
   // Messages are about the last action, so the next action removes them.
   function clearMessages() {
-    ["exact-note", "least-note", "apply-status"].forEach((id) => setText(byId(id), ""));
+    ["dial-note", "apply-status"].forEach((id) => setText(byId(id), ""));
   }
 
   function setConfident(confident) {
+    const { dial } = view;
     view.confident = confident;
     document.querySelector(`[name="confidence"][value="${confident ? "certified" : "plain"}"]`).checked = true;
+    [view.first, view.last] = core.ends(dial, confident);
+    const slider = byId("slider");
+    [slider.min, slider.max] = [view.first, view.last];
+    slider.disabled = view.first === view.last;
+    [byId("start").textContent, byId("end").textContent] = phrases.ends(dial, confident);
   }
 
-  // Sets the limit from a place on the slider or on the chart.
+  // Sets the limit from a place on the slider or on the chart; only to one that is in reach.
   function goNear(tolerance) {
-    turn(view.confident ? core.certifiedNear(view.dial, tolerance) : core.stopBelow(view.dial, tolerance));
+    const { dial, confident } = view;
+    const near = Math.max(tolerance, core.stop(dial, view.first));
+    turn(confident ? core.certifiedNear(dial, near) : core.stopBelow(dial, near));
   }
 
   // With confidence, keys move between certified stops, which are further apart than the slider's.
@@ -65,7 +73,7 @@
     if (!view.confident || by === undefined) return;
     event.preventDefault();
     clearMessages();
-    turn(core.certifiedNext(view.dial, view.tolerance, by));
+    goNear(core.certifiedNext(view.dial, view.tolerance, by));
   }
 
   // ---- what is shown ---------------------------------------------------------------------------
@@ -73,46 +81,45 @@
   function show() {
     const { dial } = view;
     const point = current();
-    const { digits, stops } = dial.slider;
+    const { digits } = dial.slider;
     const text = phrases.points(point.tolerance, digits);
     const slider = byId("slider");
-    slider.value = Math.min(Math.round(point.tolerance * 10 ** digits), stops);
+    slider.value = Math.round(point.tolerance * 10 ** digits);
     slider.setAttribute("aria-valuetext", phrases.withUnit(text));
-    const sentence = phrases.sentence(dial, point);
-    const guarantee = phrases.guarantee(dial, point);
-    setText(byId("tolerance"), text);
+    const [sentence, cost] = [phrases.sentence(dial, point), phrases.cost(dial, point)];
+    const [verdict, guarantee] = [phrases.verdict(dial, point), phrases.guarantee(dial, point)];
+    byId("tolerance").value = text;
     setText(byId("unit"), phrases.unit(text));
     setText(byId("sentence"), sentence);
+    setText(byId("cost"), cost);
+    setText(byId("verdict"), verdict);
     setText(byId("guarantee"), guarantee);
-    byId("guarantee").classList.toggle("refused", Boolean(point.guarantee && !point.guarantee.able));
-    setText(byId("frontier-text"), phrases.gapAndLimit(dial, point));
+    byId("certificate").className = `guarantee ${point.guarantee === null ? "" : point.guarantee.able ? "able" : "refused"}`;
+    view.picture(point);
     if (view.frontier) charts.showPoint(view.frontier, point, view.confident);
     if (view.scores) charts.showThresholds(view.scores, point);
     if (view.settings) view.settings(point);
     view.groups(point);
     const rising = core.risingAt(dial, point.tolerance);
-    if (view.demands) view.demands(point, rising);
     if (view.rising) {
       setText(byId("rising-text"), phrases.leveling(dial, point, rising));
       view.rising(point, rising);
     }
-    showFlips(point);
+    const flips = core.flips(dial, core.unconstrained(dial).selected, point.selected);
+    setText(byId("flips-text"), phrases.changes(dial, flips));
+    view.flips(flips);
     if (isUsed(point)) showSame();
     else showApply(point, text);
     clearTimeout(view.timer);
     view.timer = setTimeout(() => {
-      setText(byId("live"), `${phrases.withUnit(text)}. ${sentence} ${guarantee}`);
+      setText(byId("live"), [`${phrases.withUnit(text)}.`, sentence, cost, verdict && `${verdict}.`, guarantee].filter(Boolean).join(" "));
     }, PAUSE);
   }
 
-  function showFlips(point) {
-    const { dial } = view;
-    const used = core.pointIn(dial, deployed());
-    const before = core.baseline(dial, used && used.selected, point.selected);
-    const flips = core.flips(dial, before.selected, point.selected);
-    setText(byId("flips-title"), phrases.changesTitle(dial, before.used));
-    setText(byId("flips-text"), phrases.changes(dial, flips, before, deployed()));
-    view.flips(flips);
+  // Where a tolerance is on the slider, from 0 to 1.
+  function shareOf(tolerance) {
+    const number = tolerance * 10 ** view.dial.slider.digits;
+    return Math.min(Math.max((number - view.first) / Math.max(view.last - view.first, 1), 0), 1);
   }
 
   function showUsed() {
@@ -123,7 +130,7 @@
     charts.showUsed(view.frontier, used, point);
     const mark = byId("in-use");
     mark.hidden = used === null;
-    if (used) mark.style.setProperty("--share", Math.min(used.tolerance / core.stop(dial, dial.slider.stops), 1));
+    if (used) mark.style.setProperty("--share", shareOf(used.tolerance));
     tables.key(byId("frontier-key"), charts.frontierKey(dial, point !== null, view.confident));
   }
 
@@ -229,29 +236,20 @@
   // ---- what people do --------------------------------------------------------------------------
 
   function setTyped() {
-    const tolerance = phrases.typed(byId("typed").value);
-    if (tolerance !== null) turn(tolerance);
-    byId("exact-note").textContent = phrases.typedTo(view.dial, tolerance, view.tolerance);
-  }
-
-  function findLeast() {
-    const { dial, confident } = view;
-    const goal = phrases.typed(byId("accuracy").value);
-    const found = goal === null ? null : core.leastGap(dial, goal, confident);
-    if (found !== null) turn(found);
-    byId("least-note").textContent = phrases.leastFound(dial, goal, found, confident);
+    const tolerance = phrases.typed(byId("tolerance").value);
+    turn(tolerance ?? view.tolerance); // what is no number is replaced
+    byId("dial-note").textContent = phrases.typedTo(view.dial, tolerance, view.tolerance);
   }
 
   function listen() {
     const { dial } = view;
-    const submitted = (id, act) => byId(id).addEventListener("submit", (event) => {
+    byId("tolerance").addEventListener("change", setTyped);
+    byId("apply").addEventListener("submit", (event) => {
       event.preventDefault();
       clearMessages();
-      act();
+      apply();
     });
-    submitted("exact", setTyped);
-    submitted("least", findLeast);
-    submitted("apply", apply);
+    byId("print").addEventListener("click", () => root.print());
     byId("page").addEventListener("input", clearMessages);
     byId("slider").addEventListener("keydown", step);
     byId("slider").addEventListener("input", (event) => goNear(core.stop(dial, Number(event.target.value))));
@@ -264,7 +262,7 @@
       document.documentElement.dataset.theme = isDark() ? "light" : "dark";
       showTheme();
     });
-    prefersDark.addEventListener("change", showTheme);
+    [prefersDark, root.matchMedia("print")].forEach((media) => media.addEventListener("change", showTheme));
     if (view.frontier) {
       new ResizeObserver(() => {
         charts.resize(view.frontier, byId("frontier"));
@@ -281,13 +279,10 @@
     document.title = page.name;
     byId("name").textContent = page.name;
     byId("title").textContent = `Fairness dial · ${page.criterion.title}`;
-    byId("meaning").textContent = [page.criterion.meaning, phrases.aims(dial)].filter(Boolean).join(" ");
-    byId("about").textContent = `Measured on ${phrases.people(dial.total)}${dial.nGroups > 1 ? ` in ${dial.nGroups} groups` : ""}.`;
+    byId("meaning").textContent = phrases.about(dial);
     byId("software").textContent = `Made with ${page.software}.${view.served ? "" : " Works offline."} Contains counts of people, no individual records.`;
-    [byId("start").textContent, byId("end").textContent] = phrases.ends(dial);
     byId("level").textContent = phrases.confidence(page.certified.level);
     byId("frontier-title").textContent = dial.accuracy ? "What it costs" : "What it changes";
-    byId("frontier-note").textContent = phrases.aboutFrontier(dial);
   }
 
   function start(page) {
@@ -296,12 +291,11 @@
     const noGap = slider.stops === 0;
     view.dial = dial;
     name(dial);
-    byId("least").hidden = dial.accuracy === null;
-    byId("confidence").hidden = dial.certified === null;
-    byId("slider").max = slider.stops;
-    byId("slider").disabled = noGap;
-    ["options", "frontier-section", "flips-section"].forEach((id) => { byId(id).hidden = noGap; });
-    byId("dial-hint").textContent = noGap ? "There is no gap to reduce, so there is nothing to set." : "";
+    ["confidence", "certificate"].forEach((id) => { byId(id).hidden = noGap || (id === "confidence" && dial.certified === null); });
+    ["tolerance", "print"].forEach((id) => { byId(id).disabled = noGap; });
+    ["frontier-section", "flips-section"].forEach((id) => { byId(id).hidden = noGap; });
+    byId("dial-note").textContent = noGap ? "There is no gap to reduce, so there is nothing to set." : "";
+    byId("caution").textContent = phrases.caution(dial);
     byId("page").hidden = false;
     byId("loading").hidden = true;
     if (!noGap) {
@@ -310,12 +304,9 @@
         goNear(Math.max(x, 0));
       });
     }
+    view.picture = picture(dial, byId("picture"));
     view.groups = tables.groups(dial, byId("groups"));
     view.flips = tables.flips(dial, byId("flips"));
-    if (!page.criterion.simple) {
-      byId("demands-section").hidden = false;
-      view.demands = tables.demands(dial, byId("demands"));
-    }
     if (dial.rising !== null) {
       byId("rising-section").hidden = false;
       view.rising = tables.rising(dial, byId("rising"));
@@ -326,7 +317,7 @@
     makeScores();
     const used = deployed();
     setConfident(Boolean(used && used.confidence && dial.certified && used.confidence === page.certified.level));
-    view.tolerance = core.snap(dial, used ? used.tolerance : core.stop(dial, Math.round(slider.stops / 2)), view.confident);
+    view.tolerance = core.snap(dial, used ? used.tolerance : core.stop(dial, Math.round((view.first + view.last) / 2)), view.confident);
     listen();
     showUsed();
     showTheme();

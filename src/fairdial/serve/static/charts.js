@@ -8,6 +8,8 @@
   const WIDTH = 600; // of a histogram, in its own units
   const HEIGHT = 96;
   const FEW = 2; // groups that leave room for tall panels
+  const SPAN = 0.2; // of the axis of accuracy, at least
+  const TICK = 0.05;
   const DASHES = [[], [8, 4], [2, 3], [10, 3, 2, 3], [5, 5]];
   const CHANCES = [0.5, 0.2, 0.8, 0.05, 0.95, 0.01, 0.99, 0.001, 0.999]; // ticks, by priority
   const EDGE = 0.03;
@@ -70,12 +72,15 @@
     };
   }
 
+  // An axis of at least SPAN, so that small differences look small, that ends at multiples of TICK.
   function range(values) {
     const real = values.filter((value) => value !== null);
     const low = real.reduce((a, b) => Math.min(a, b), Infinity);
     const high = real.reduce((a, b) => Math.max(a, b), -Infinity);
-    const room = (high - low) * 0.08 || 0.01;
-    return [Math.max(low - room, 0), Math.min(high + room, 1)];
+    const room = Math.max(SPAN - (high - low), TICK) / 2;
+    const first = Math.max(Math.floor((low - room) / TICK), 0);
+    const last = Math.min(Math.ceil((high + room) / TICK), Math.round(1 / TICK));
+    return [first * TICK, last * TICK];
   }
 
   // Labels of an axis, all with the same number of decimals.
@@ -128,11 +133,11 @@
       padding: [12, 12, 0, 0],
       scales: { x: { time: false, range: () => [0, end] }, y: { range: () => limits } },
       axes: [
-        axis("Largest gap allowed, in percentage points", { values: (_, splits) => labels(splits, ""), size: 34 }),
-        axis(labeled ? "Accuracy (share of correct decisions)" : "Selected", { values: (_, splits) => labels(splits, "%"), size: 58 }),
+        axis("Largest gap allowed (points)", { values: (_, splits) => labels(splits, ""), size: 34 }),
+        axis(labeled ? "Correct decisions" : "Selected", { values: (_, splits) => labels(splits, "%"), size: 58 }),
       ],
       series: [{}, ...data.slice(1).map((_, i) => line(i + 1))],
-      bands: labeled && data.length > 2 ? [{ series: [1, 2], fill: () => style("--band") }] : [],
+      
       hooks: { draw: measured ? [(u) => drawSettings(dial, u)] : [] },
     };
     const chart = new root.uPlot(options, data, parent);
@@ -163,24 +168,28 @@
     element.style.transform = `translate(${left}px, ${top}px)`;
   }
 
+  // What lies in the zone can't be reached, or with confidence not be guaranteed.
+  function zoneEnd(dial, confident) {
+    if (!confident) return dial.smallest;
+    const first = dial.certified.able.indexOf(1);
+    return first < 0 ? Infinity : dial.certified.stops[first];
+  }
+
   function showPoint({ chart, parts, dial }, point, confident) {
     const x = Math.min(Math.max(point.tolerance, point.gap), chart.scales.x.max);
     move(parts.hair, chart, x, null);
     parts.marker.hidden = point.accuracy === null;
     if (!parts.marker.hidden) move(parts.marker, chart, x, point.accuracy);
-    parts.zone.hidden = !(confident && dial.certified);
-    if (!parts.zone.hidden) {
-      const first = dial.certified.able.indexOf(1);
-      const upTo = Math.min(first < 0 ? Infinity : dial.certified.stops[first], chart.scales.x.max);
-      parts.zone.style.width = `${chart.valToPos(upTo, "x")}px`;
-    }
+    const upTo = Math.min(zoneEnd(dial, confident), chart.scales.x.max);
+    parts.zone.hidden = upTo < core.stop(dial, 1);
+    parts.zone.style.width = `${chart.valToPos(upTo, "x")}px`;
   }
 
   // The legend; without labels, each group has a line.
   function frontierKey(dial, used, confident) {
     if (dial.accuracy === null) return dial.page.groups.map((group, a) => ["", phrases.label(group), sample(a)]);
     const { certified, measured } = dial.page;
-    const unguaranteed = confident && !dial.certified.able[0];
+    const zone = zoneEnd(dial, confident) >= core.stop(dial, 1);
     const last = core.stop(dial, dial.slider.stops);
     const drawn = dial.certified && dial.certified.stops.some((stop, i) => dial.certified.able[i] && stop < last);
     return [
@@ -189,7 +198,7 @@
       ["curve", measured ? "the best model for each limit" : "accuracy for the people measured"],
       ...(measured ? [["setting", "a model"], ["setting hollow", "a model that another one beats"]] : []),
       ...(drawn ? [["guaranteed", `if the limit must hold for new people, with ${phrases.confidence(certified.level)} confidence`]] : []),
-      ...(unguaranteed ? [["unguaranteed", "too few people measured for a guarantee"]] : []),
+      ...(zone ? [["unguaranteed", confident ? "can’t be guaranteed: too few people measured" : "out of reach"]] : []),
     ];
   }
 
@@ -213,21 +222,20 @@
     return element;
   }
 
-  // Outline of bars from `base` up to `top`, both as rows in each bin.
-  function bars(base, top, most) {
-    const step = WIDTH / top.length;
+  // Outline of bars from `base` up to `top`, both as rows in each bin; bins as shares of the width.
+  function bars(places, base, top, most) {
     const y = (value) => (HEIGHT * (1 - value / most)).toFixed(2);
     let path = "";
     top.forEach((value, i) => {
       if (value > base[i]) {
-        path += `M${(i * step).toFixed(2)} ${y(base[i])}V${y(value)}h${(step - 0.8).toFixed(2)}V${y(base[i])}z`;
+        const [left, right] = [places[i] * WIDTH, places[i + 1] * WIDTH - 0.8];
+        path += `M${left.toFixed(2)} ${y(base[i])}V${y(value)}H${right.toFixed(2)}V${y(base[i])}z`;
       }
     });
     return path;
   }
 
-  function ticks(edges) {
-    const [low, high] = [edges[0], edges[edges.length - 1]];
+  function ticks({ low, high }) {
     const shown = [];
     CHANCES.forEach((chance) => {
       const share = (Math.log(chance / (1 - chance)) - low) / (high - low);
@@ -241,8 +249,8 @@
   function scores(dial, parent) {
     const histogram = core.histogram(dial);
     if (histogram === null) return null;
-    const { edges } = histogram;
-    const share = (score) => Math.min(Math.max((score - edges[0]) / (edges[edges.length - 1] - edges[0]), 0), 1);
+    const { low, high } = histogram;
+    const share = (score) => Math.min(Math.max((score - low) / (high - low), 0), 1);
     const { thresholds } = core.unconstrained(dial);
     parent.classList.toggle("few", dial.nGroups <= FEW);
     const panels = dial.page.groups.map((group, a) => {
@@ -254,13 +262,14 @@
       const text = document.createElement("span");
       caption.append(name, text);
       const drawing = svg("svg", { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, preserveAspectRatio: "none", role: "img" });
-      const [negative, positive] = histogram.groups[a];
+      const { edges, labels: [negative, positive] } = histogram.groups[a];
+      const places = Array.from(edges, share);
       const below = positive || negative.map(() => 0);
       const all = negative.map((value, i) => value + below[i]);
       const most = Math.max(...all, 1);
       const tint = svg("rect", { class: "tint", x: 0, y: 0, width: 2 * WIDTH, height: HEIGHT }, drawing);
-      svg("path", { class: "bar negative", d: bars(below, all, most) }, drawing);
-      if (positive) svg("path", { class: "bar positive", d: bars(below.map(() => 0), below, most) }, drawing);
+      svg("path", { class: "bar negative", d: bars(places, below, all, most) }, drawing);
+      if (positive) svg("path", { class: "bar positive", d: bars(places, below.map(() => 0), below, most) }, drawing);
       const unmoved = share(thresholds[a]) * WIDTH;
       svg("line", { class: "unmoved", x1: unmoved, x2: unmoved, y1: 0, y2: HEIGHT }, drawing);
       const limit = svg("line", { class: "limit", x1: 0, x2: 0, y1: 0, y2: HEIGHT }, drawing);
@@ -271,14 +280,14 @@
     const scale = document.createElement("div");
     scale.className = "scale";
     scale.setAttribute("aria-hidden", "true");
-    ticks(edges).forEach((tick) => {
+    ticks(histogram).forEach((tick) => {
       const mark = document.createElement("span");
       mark.textContent = tick.text;
       mark.style.left = `${100 * tick.share}%`;
       scale.append(mark);
     });
     parent.append(scale);
-    return { panels, edges };
+    return { panels, share };
   }
 
   function scoresKey(dial) {
@@ -296,12 +305,10 @@
     return `selected above ${(100 / (1 + Math.exp(-threshold))).toFixed(1)}%`;
   }
 
-  function showThresholds({ panels, edges }, point) {
-    const [low, high] = [edges[0], edges[edges.length - 1]];
+  function showThresholds({ panels, share }, point) {
     panels.forEach((panel, a) => {
       const threshold = point.thresholds[a];
-      const share = Math.min(Math.max((threshold - low) / (high - low), 0), 1);
-      const moved = `translate(${(share * WIDTH).toFixed(2)} 0)`;
+      const moved = `translate(${(share(threshold) * WIDTH).toFixed(2)} 0)`;
       panel.limit.setAttribute("transform", moved);
       panel.tint.setAttribute("transform", moved);
       panel.text.textContent = chance(threshold);

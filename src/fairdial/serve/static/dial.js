@@ -6,6 +6,8 @@
 (function (root) {
   const ENDLESS = 2 ** 31 - 1; // stands for a threshold that selects nobody or everybody
   const THRESHOLD_UNIT = 1000;
+  const FEW = 30;
+  const SEEN = 40; // stops that scales have room for
 
   // ---- columns ---------------------------------------------------------------------------------
 
@@ -62,8 +64,8 @@
   }
 
   function open(page) {
-    if (page.format !== "fairdial.page" || page.version !== 2) {
-      throw new Error("The page needs a document of format fairdial.page, version 2.");
+    if (page.format !== "fairdial.page" || page.version !== 3) {
+      throw new Error("The page needs a document of format fairdial.page, version 3.");
     }
     const dial = {
       page,
@@ -197,6 +199,9 @@
     });
     return numbers[0].map((_, a) => Math.min(...numbers.map((line) => line[a])));
   }
+
+  // Groups with so few eligible rows that their rates say little.
+  const fewOf = (dial) => dial.page.groups.map((_, a) => a).filter((a) => dial.eligible[a] < FEW);
 
   // The objective on the labels, from rows by label and group; null if it can't be known.
   function valueOf(dial, selected) {
@@ -342,6 +347,25 @@
     return number / 10 ** dial.slider.digits;
   }
 
+  // The stops at the ends of the slider: the first that is in reach, and no limit. With confidence,
+  // the first that is guaranteed, if any is, may lie beyond the latter.
+  function ends(dial, confident) {
+    const last = dial.slider.stops;
+    const unit = 10 ** dial.slider.digits;
+    if (!confident) return [Math.min(firstStop(dial, dial.smallest), last), last];
+    const { smallest } = dial.page.certified;
+    const first = smallest === null ? 0 : Math.round(smallest * unit);
+    return [first, Math.max(first, last)];
+  }
+
+  // The number of the first stop that is not below the tolerance.
+  function firstStop(dial, tolerance) {
+    const unit = 10 ** dial.slider.digits;
+    let number = Math.max(Math.floor(tolerance * unit) - 1, 0);
+    while (number < unit && number / unit < tolerance) number += 1;
+    return number;
+  }
+
   // The highest stop of the slider that is not above the tolerance.
   function stopBelow(dial, tolerance) {
     return Math.min(roundDown(tolerance, dial.slider.digits), stop(dial, dial.slider.stops));
@@ -394,59 +418,6 @@
     return readPoint(dial, certified, i, { tolerance: stopAt, feasible: true, bounded: true, guarantee });
   }
 
-  // Shortest decimal tolerance that leads to the step at this place, and to no other.
-  function toleranceOf(dial, where) {
-    const [start, i] = dial.steps[where];
-    if (i >= dial.walked) return start;
-    const above = where + 1 < dial.steps.length ? dial.steps[where + 1][0] : Infinity;
-    for (let digits = dial.slider.digits; digits <= 15; digits += 1) {
-      const unit = 10 ** digits;
-      let number = Math.floor(start * unit);
-      while (number / unit < start) number += 1;
-      if (number / unit < above && number / unit <= 1) return number / unit;
-    }
-    return start;
-  }
-
-  // Whether a step's point is within the tolerance that leads to it.
-  const isReached = (dial, [start, i]) => dial.gap[i] <= start;
-
-  // The tolerance of the smallest gap with at least this accuracy, or null.
-  function leastGap(dial, accuracy, confident) {
-    if (confident) {
-      const { able, accuracy: reached, stops } = dial.certified;
-      return stops.find((_, i) => able[i] && reached[i] >= accuracy) ?? null;
-    }
-    const where = dial.steps.findIndex((step) => isReached(dial, step) && dial.accuracy[step[1]] >= accuracy);
-    return where < 0 ? null : toleranceOf(dial, where);
-  }
-
-  function bestAccuracy(dial, confident) {
-    if (!confident) return dial.steps.reduce((best, [, i]) => Math.max(best, dial.accuracy[i]), 0);
-    const { certified } = dial;
-    return certified.accuracy.reduce((best, value, i) => (certified.able[i] ? Math.max(best, value) : best), 0);
-  }
-
-  // Accuracy at the smallest gap, at its best and without a limit; `fall` is how far it drops on
-  // the way from the smallest gap to no limit.
-  function trend(dial) {
-    const order = dial.steps.filter((step) => isReached(dial, step)).map(([, i]) => i);
-    const accuracy = order.map((i) => dial.accuracy[i]);
-    let best = 0; // its place; of several, the one with the smallest gap
-    let fall = 0;
-    accuracy.forEach((value, i) => {
-      if (value > accuracy[best]) best = i;
-      fall = Math.max(fall, accuracy[best] - value);
-    });
-    return {
-      strictest: accuracy[0],
-      best: accuracy[best],
-      bestGap: dial.gap[order[best]],
-      unconstrained: accuracy[accuracy.length - 1],
-      fall,
-    };
-  }
-
   // What the tolerance in use selects, and its gap; null if there is none, or if this page can't know.
   function pointIn(dial, used) {
     if (used === null) return null;
@@ -462,13 +433,20 @@
     return found.guarantee.able ? found : null;
   }
 
-  // What a point is compared with: the decisions in use (null if unknown), or, if those are the
-  // same, the decisions without a limit.
-  function baseline(dial, used, selected) {
-    const same = used !== null && used.every((count, i) => count === selected[i]);
-    return used === null || same
-      ? { selected: unconstrained(dial).selected, used: false, same }
-      : { selected: used, used: true, same };
+  // Correct decisions that a point gains and loses beside another, by people whose decision changes.
+  function corrected(dial, before, after) {
+    const changes = flips(dial, before, after).flatMap(({ byLabel }) => [-byLabel[0], byLabel[1]]);
+    return {
+      gained: sum(changes.map((change) => Math.max(change, 0))),
+      lost: sum(changes.map((change) => Math.max(-change, 0))),
+    };
+  }
+
+  // Points all along the slider, for scales that don't change as it moves.
+  function overview(dial) {
+    const [, last] = ends(dial, dial.certified !== null);
+    return Array.from({ length: SEEN + 1 }, (_, i) => stop(dial, Math.round((i * last) / SEEN)))
+      .flatMap((tolerance) => [at(dial, tolerance), ...(dial.certified ? [certifiedAt(dial, tolerance)] : [])]);
   }
 
   // ---- tables ----------------------------------------------------------------------------------
@@ -508,25 +486,26 @@
     });
   }
 
-  // The histogram: rows in each bin by group and label.
+  // The histograms: for each group the edges of its bins, and by label the rows in each.
   function histogram(dial) {
     const packed = dial.page.histogram;
     if (packed === null) return null;
-    const { nGroups, nLabels } = dial;
-    const rows = counts(packed.counts, packed.bins * nGroups * nLabels);
-    const bins = (a, label) => rows.slice((a * nLabels + label) * packed.bins, (a * nLabels + label + 1) * packed.bins);
-    return {
-      edges: floats(packed.edges),
-      groups: Array.from({ length: nGroups }, (_, a) =>
-        Array.from({ length: nLabels }, (_, label) => bins(a, label))),
-    };
+    const groups = packed.map((group) => {
+      const edges = floats(group.edges);
+      const bins = edges.length - 1;
+      const rows = counts(group.counts, bins * dial.nLabels);
+      return { edges, labels: Array.from({ length: dial.nLabels }, (_, y) => rows.slice(y * bins, (y + 1) * bins)) };
+    });
+    const low = Math.min(...groups.map(({ edges }) => edges[0]));
+    const high = Math.max(...groups.map(({ edges }) => edges[edges.length - 1]));
+    return { low, high, groups };
   }
 
   root.fairdial = Object.assign(root.fairdial || {}, {
     dial: {
-      accuracyOf, at, baseline, bestAccuracy, certifiedAt, certifiedNear, certifiedNext, demandsOf, flips,
-      floats, gapOf, histogram, ints, isReached, leastGap, open, place, pointAt, pointIn, risingAt, snap, stop, stopBelow,
-      table, toleranceOf, trend, unconstrained, valueOf,
+      accuracyOf, at, certifiedAt, certifiedNear, certifiedNext, corrected, demandsOf, ends, fewOf, flips,
+      floats, gapOf, histogram, ints, open, overview, place, pointAt, pointIn, risingAt, snap, stop, stopBelow,
+      table, unconstrained, valueOf,
     },
   });
 })(globalThis);

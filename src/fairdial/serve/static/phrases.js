@@ -7,8 +7,7 @@
   const { dial: core } = root.fairdial;
   const LANGUAGE = "en-US";
   const NO_NUMBER = "Enter a number from 0 to 100.";
-  const FINE = 0.0005; // a difference in accuracy that is too small to show
-  const LITTLE = 0.25; // share of its rise that accuracy may fall and still rise on the whole
+  const CHANCE = 1.96; // standard errors that chance explains
   const LOOSE = 0.1; // margin of a bound that needs an explanation
   const TIME = {
     day: "numeric", month: "short", year: "numeric",
@@ -124,11 +123,15 @@
     if (nGroups === 1) return `Of 100 people, ${hundred(0)} ${are(hundred(0))} selected.`;
     const order = rate.map((_, a) => a).sort((a, b) => rate[a] - rate[b] || a - b);
     const [low, high] = nGroups === 2 ? [0, 1] : [order[0], order[nGroups - 1]];
-    const note = (text) => (nGroups > 2 ? ` (${text})` : "");
+    const few = core.fewOf(dial);
+    const note = (a, text) => {
+      const notes = [...(nGroups > 2 ? [text] : []), ...(few.includes(a) ? [`only ${number(eligible[a])} measured`] : [])];
+      return notes.length ? ` (${notes.join("; ")})` : "";
+    };
     const rest = nGroups - 2;
     const others = { 0: "", 1: " The other group is in between." }[rest] ?? ` The other ${rest} groups are in between.`;
-    return `Of 100 ${members(dial, low)}${whoseLabel(dial)}${note("the lowest")}, ${hundred(low)} ${are(hundred(low))} selected; `
-      + `of 100 ${members(dial, high)}${note("the highest")}, ${hundred(high)}.${others}`;
+    return `Of 100 ${members(dial, low)}${whoseLabel(dial)}${note(low, "the lowest")}, ${hundred(low)} ${are(hundred(low))} selected; `
+      + `of 100 ${members(dial, high)}${note(high, "the highest")}, ${hundred(high)}.${others}`;
   }
 
   const capital = (text) => text[0].toUpperCase() + text.slice(1);
@@ -152,19 +155,31 @@
     }).join(" ");
   }
 
-  // What a demand asks of the limit now.
-  function demandGap(demand, value) {
-    return `${(100 * value).toFixed(1)}${demand.spread === "ratio" ? "%" : ""}`;
+  // What a demand asks of the limit, in words.
+  function demandGap(demand, gap) {
+    const level = `${Number((100 * demand.level).toFixed(2))}%`;
+    const missing = `${(100 * gap).toFixed(1)} points`;
+    return {
+      difference: () => `Gap: ${missing}`,
+      ratio: () => `Lowest is ${(100 * (1 - gap)).toFixed(1)}% of highest`,
+      minimum: () => (gap > 0 ? `Lowest misses ${level} by ${missing}` : `All at least ${level}`),
+      maximum: () => (gap > 0 ? `Highest exceeds ${level} by ${missing}` : `All at most ${level}`),
+    }[demand.spread]();
   }
 
-  // What a demand allows at a tolerance; null is no limit.
+  // The same with what is allowed; a tolerance of null is no limit.
+  function apart(demand, gap, tolerance) {
+    const text = demandGap(demand, gap);
+    return tolerance === null ? text : `${text} (allowed: ${allowed(demand, tolerance)})`;
+  }
+
+  // What a demand allows at a tolerance.
   function allowed(demand, tolerance) {
-    if (tolerance === null && demand.scale !== 0) return "–";
-    const room = demand.scale * (tolerance || 0);
+    const room = demand.scale * tolerance;
     const share = (value) => `${Number((100 * value).toFixed(2))}%`;
     return {
-      difference: () => `${Number((100 * room).toFixed(2))} apart`,
-      ratio: () => `lowest at least ${share(1 - room)} of highest`,
+      difference: () => points(Number(room.toFixed(6)), 3),
+      ratio: () => `at least ${share(1 - room)}`,
       minimum: () => `at least ${share(demand.level - room)}`,
       maximum: () => `at most ${share(demand.level + room)}`,
     }[demand.spread]();
@@ -214,22 +229,45 @@
     const what = dial.page.criterion.demands.length > 1 ? "The largest gap is" : "That is a gap of";
     const text = `${what} ${withUnit(gap(point.gap, digits))}`;
     const allowed = points(point.tolerance, digits);
+    const before = core.unconstrained(dial);
+    const free = before.gap === point.gap ? "" : ` ${capital(noLimit(dial).long)} it is ${gap(before.gap, digits)}.`;
     return point.feasible
-      ? `${text}, within the limit of ${allowed}.`
-      : `${text}, the smallest possible. The limit of ${allowed} can’t be reached.`;
+      ? `${text}, within the limit of ${allowed}.${free}`
+      : `${text}, the smallest possible. The limit of ${allowed} can’t be reached.${free}`;
   }
 
+  // Groups that are too small to say much about.
+  function caution(dial) {
+    const few = core.fewOf(dial).map((a) => `${label(dial.page.groups[a])} (${number(dial.eligible[a])})`);
+    if (few.length === 0 || dial.nGroups === 1) return "";
+    return `Careful: these groups have so few people that their rates say little: ${few.join(", ")}.`;
+  }
+
+  // What the limit costs beside no limit, and whether that may be chance.
   function cost(dial, point) {
-    const before = core.unconstrained(dial);
-    const same = point.selected.every((value, i) => value === before.selected[i]);
-    const { long, model } = noLimit(dial);
-    if (same) {
-      return `This is ${model}${point.accuracy === null ? "." : `: ${percent(point.accuracy, 1)} of its decisions are correct.`}`;
+    if (point.accuracy === null) {
+      return "Without labels, nobody knows which decisions are correct. The chart shows how many people of each group are selected.";
     }
-    const seen = withUnit(gap(before.gap, dial.slider.digits));
-    if (point.accuracy === null) return `${long[0].toUpperCase() + long.slice(1)}, the gap is ${seen}.`;
-    return `${percent(point.accuracy, 1)} of decisions are correct; ${long} it is ${percent(before.accuracy, 1)}, `
-      + `with a gap of ${seen}.${value(dial, point, before)}`;
+    const before = core.unconstrained(dial);
+    const { long, model } = noLimit(dial);
+    const accuracy = `${percent(point.accuracy, 1)} of decisions are correct`;
+    if (point.selected.every((count, i) => count === before.selected[i])) return `This is ${model}: ${accuracy}.`;
+    const { gained, lost } = core.corrected(dial, before.selected, point.selected);
+    const net = gained - lost;
+    const change = Math.abs(net) < 0.5
+      ? "As many decisions are correct as before."
+      : `Of ${number(dial.total)} decisions, ${number(Math.abs(net))} ${net < 0 ? "fewer" : "more"} ${Math.abs(net) === 1 ? "is" : "are"} correct.`;
+    return `${accuracy}; ${long} it is ${percent(before.accuracy, 1)}. ${change}`
+      + `${chance(dial, net, gained + lost)}${value(dial, point, before)}`;
+  }
+
+  // Whether chance explains a net change among decisions that are no longer, or newly, correct
+  // (McNemar's test); nothing where changed decisions aren't counted one by one.
+  function chance(dial, net, changed) {
+    if (!dial.whole || dial.page.measured || dial.page.lottery || net === 0) return "";
+    return Math.abs(net) <= CHANCE * Math.sqrt(changed)
+      ? " A difference this small may be chance: other people may show none."
+      : " That is more than chance explains.";
   }
 
   // The objective, if it isn't accuracy.
@@ -243,12 +281,21 @@
   }
 
   function sentence(dial, point) {
-    return [rates(dial, point), gapAndLimit(dial, point), cost(dial, point)].join(" ");
+    return [rates(dial, point), gapAndLimit(dial, point)].join(" ");
   }
 
   // ---- new people ------------------------------------------------------------------------------
 
-  // What is known about people who were not measured.
+  // Whether the limit also holds for people who were not measured, in a few words.
+  function verdict(dial, point) {
+    if (dial.nGroups === 1) return "";
+    const level = confidence(dial.page.certified.level);
+    if (point.guarantee === null) return "Measured, not guaranteed for new people";
+    if (!point.guarantee.able) return `Can’t be guaranteed with ${level} confidence`;
+    return `Guaranteed for new people, with ${level} confidence`;
+  }
+
+  // What is known about people who were not measured, and why it isn't more.
   function guarantee(dial, point) {
     const { digits } = dial.slider;
     const { certified } = dial.page;
@@ -271,13 +318,12 @@
       return "Nothing can be guaranteed for new people with this model: it was chosen by looking at the people measured.";
     }
     if (point.guarantee === null) {
-      const measured = `These figures are for the ${number(dial.total)} people measured.`;
       return later === null
-        ? `${measured} Nothing can be said about new people with ${level} confidence${why}.`
-        : `${measured} Among new people the gap can be larger: with ${level} confidence it is at most ${later}${loose(dial)}.`;
+        ? `How large the gap is among new people can’t be said with ${level} confidence${why}.`
+        : `Among new people the gap may be larger. With ${level} confidence it is at most ${later}${loose(dial)}.`;
     }
     if (!point.guarantee.able) return refusal(dial, point);
-    const text = `Among new people like these, the gap is at most ${bound(point.guarantee.bound, digits)}, with ${level} confidence`;
+    const text = `Among new people like these, the gap is at most ${bound(point.guarantee.bound, digits)}`;
     if (certified.kind !== "declared") return `${text}.`;
     return `${text}, if the limit of ${points(point.tolerance, digits)} was decided on before looking at this page. `
       + (later === null
@@ -286,7 +332,7 @@
   }
 
   // Why a bound is far above the measured gap, if it is.
-  const loose = (dial) => (dial.page.certified.margin > LOOSE ? `, because ${fewest(dial)}` : "");
+  const loose = (dial) => (dial.page.certified.margin > LOOSE ? `: a wide margin, because ${fewest(dial)}` : "");
 
   // The smallest group limits what can be said about new people.
   function fewest(dial) {
@@ -300,32 +346,21 @@
     const { needed, each } = point.guarantee;
     const most = each > 0 ? `, or about ${number(each)} in each group that has fewer` : "";
     const more = needed > 0
-      ? `That would take about ${number(needed)} people like them${most}.`
-      : "No number of people would be enough.";
+      ? ` That would take about ${number(needed)} people like those measured${most}.`
+      : " No number of people would be enough.";
     const least = certified.smallest === null
       ? "No limit can be guaranteed."
       : `The smallest limit that can be guaranteed is ${limit(dial, certified.smallest)}.`;
-    return `A gap of at most ${limit(dial, point.tolerance)} can’t be guaranteed for new people with ${confidence(certified.level)} confidence: `
-      + `${fewest(dial)}. ${more} ${least} The figures below are for the people measured only.`;
+    return `${capital(fewest(dial))}, too few for a limit of ${limit(dial, point.tolerance)}.${more} ${least} The figures shown are for the people measured only.`;
   }
 
   // ---- changes ---------------------------------------------------------------------------------
 
-  // The title of the table of changes: compared with what is in use, or with no limit.
-  function changesTitle(dial, used) {
-    return `Whose decision changes compared with ${used ? "now" : noLimit(dial).model}`;
-  }
-
-  // `before` is what `baseline` returns, and `used` the limit in use, if any.
-  function changes(dial, flips, before, used) {
-    const from = before.used ? `the limit in use (${limit(dial, used)})` : noLimit(dial).model;
-    const here = before.same ? `These are the decisions in use (${limit(dial, used)}). ` : "";
-    return here + changesFrom(dial, flips, from);
-  }
-
-  function changesFrom(dial, flips, from) {
+  // How decisions change from no limit to a point.
+  function changes(dial, flips) {
     const gained = flips.reduce((total, flip) => total + flip.gained, 0);
     const lost = flips.reduce((total, flip) => total + flip.lost, 0);
+    const from = noLimit(dial).model;
     if (gained + lost === 0) return `Compared with ${from}, no decision changes.`;
     const net = dial.page.measured
       ? " Each model decides on its own, so people may also have swapped places: these are net figures."
@@ -354,14 +389,6 @@
       : `${points(tolerance, digits)} was rounded down to ${points(value, digits)}, the next lower limit that this page has exact figures for.`;
   }
 
-  // After asking for an accuracy; `goal` is null if it isn't a number.
-  function leastFound(dial, goal, found, confident) {
-    if (goal === null) return NO_NUMBER;
-    if (found !== null) return `Set to ${points(found, dial.slider.digits)}.`;
-    const best = core.bestAccuracy(dial, confident);
-    return best > 0 ? `The highest possible accuracy is ${percent(best, 1)}.` : "No limit can be guaranteed.";
-  }
-
   // Above the button; `least` is the confidence that the server asks for if the point lacks it.
   function applying(used, guaranteed, least) {
     if (least !== null) {
@@ -388,34 +415,25 @@
 
   // ---- explanations ----------------------------------------------------------------------------
 
-  function aboutFrontier(dial) {
-    return dial.accuracy
-      ? `${tradeOff(dial)} Click the chart to set the limit there.`
-      : "Without labels, accuracy is unknown. The chart shows how many people of each group are selected.";
-  }
-
-  // What a lower limit costs, according to the curve.
-  function tradeOff(dial) {
-    const { strictest, best, bestGap, unconstrained, fall } = core.trend(dial);
-    if (fall < FINE) {
-      return best - strictest < FINE
-        ? "A lower limit costs hardly any accuracy here."
-        : "The lower the limit, the lower the accuracy.";
-    }
-    if (percent(best, 1) === percent(unconstrained, 1) && fall <= LITTLE * (best - strictest)) {
-      return "On the whole, the lower the limit, the lower the accuracy.";
-    }
-    const { long } = noLimit(dial);
-    const ends = strictest === best
-      ? `${long} it is ${percent(unconstrained, 1)}`
-      : `at the smallest gap it is ${percent(strictest, 1)}, ${long} ${percent(unconstrained, 1)}`;
-    return `Accuracy is highest (${percent(best, 1)}) at a gap of ${withUnit(gap(bestGap, dial.slider.digits))}; ${ends}.`;
+  // What the page is about: the criterion, what selected means, and who was measured.
+  function about(dial) {
+    const { criterion, labels } = dial.page;
+    const groups = dial.nGroups > 1 ? ` in ${dial.nGroups} groups` : "";
+    return [
+      criterion.meaning,
+      ...(labels ? [`A person is selected if the model predicts “${labels.positive}”.`] : []),
+      aims(dial),
+      `Measured on ${people(dial.total)}${groups}.`,
+    ].filter(Boolean).join(" ");
   }
 
   // The ends of the slider.
-  function ends(dial) {
+  function ends(dial, confident) {
     const { digits } = dial.slider;
-    return [`smallest gap (${gap(dial.smallest, digits)})`, `${noLimit(dial).short} (${gap(dial.gap[0], digits)})`];
+    const free = `${noLimit(dial).short} (${gap(dial.gap[0], digits)})`;
+    if (!confident) return [`smallest possible (${gap(dial.smallest, digits)})`, free];
+    const { smallest } = dial.page.certified;
+    return [smallest === null ? "none guaranteed" : `smallest guaranteed (${points(smallest, digits)})`, free];
   }
 
   function aboutScores(dial, drawn) {
@@ -435,7 +453,7 @@
     const { certified, measured, states } = dial.page;
     const items = [
       dial.page.criterion.simple
-        ? ["Gap", "The highest group’s rate minus the lowest group’s, in percentage points. The line under the title says which rate."]
+        ? ["Gap", "The highest group’s rate minus the lowest group’s, in percentage points: the width of the colored band in the picture."]
         : ["Gap", "How far the groups’ rates are from what is demanded, in percentage points: the difference between the highest and the lowest group, how far the lowest falls short of the highest (ratio), or what is missing to a minimum or maximum. With several demands it is the largest, each measured against its own share of the limit."],
       ["Largest gap allowed", "The limit that you set. The page shows the smallest adjustment of the model that keeps the gap within it. Nothing is trained again when the slider moves."],
       ...(dial.rising === null ? [] : [["Nobody loses", "Limits are usually met by raising some groups’ lines and lowering others’. Leveling up only lowers lines: everybody selected without a limit stays selected, and more people are selected in all."]]),
@@ -453,7 +471,7 @@
         : "This holds for all limits at once, so you may choose a limit after looking.";
       items.push(["New people, with confidence", `The gap among other people is never exactly the gap measured. With confidence, the page adjusts the model more, so that the gap among new people like these stays within the limit. ${when}`]);
     }
-    items.push(["What this doesn’t do", "It reduces only the gap named here. Other gaps may grow, as the table shows. It needs to know each person’s group to decide. It can’t correct wrong labels."]);
+    items.push(["What this doesn’t do", "It reduces only the gap named here. Other gaps may grow, as the table “Group by group” shows. It needs to know each person’s group to decide. It can’t correct wrong labels."]);
     if (states.decimals !== null) {
       items.push(["Limits left out", `There are ${number(states.of)} different outcomes. This page has the ${number(states.count)} that limits with up to ${states.decimals - 2} decimals lead to. Limits with more decimals are rounded down.`]);
     }
@@ -461,8 +479,8 @@
   }
 
   root.fairdial.phrases = {
-    aboutFrontier, aboutScores, aims, allowed, applying, capital, changes, changesTitle, confidence, cost, demandGap, ends, gap, gapAndLimit, guarantee,
-    help, label, leastFound, leveling, limit, movement, noLimit, number, people, percent, points, rates, recorded, refused, sentence,
-    shift, time, typed, typedTo, unit, withUnit,
+    about, aboutScores, aims, apart, applying, capital, caution, changes, confidence, cost, ends, gap, gapAndLimit,
+    guarantee, help, label, leveling, limit, movement, noLimit, number, people, percent, points, rates, recorded, refused,
+    sentence, shift, time, typed, typedTo, unit, verdict, withUnit,
   };
 })(globalThis);

@@ -104,38 +104,8 @@
     });
   }
 
-  // A cell for a rate's parts, which may have no rows.
+  // A rate's parts, which may have no rows.
   const rateText = ([part, whole]) => phrases.percent(part, whole);
-
-  // For each demand: the groups' rates, what they ask of the limit, and what is allowed.
-  function demands(dial, table) {
-    const kinds = [["this limit", "here"], [phrases.noLimit(dial).short, "baseline"]];
-    if (dial.rising !== null) kinds.push(["if nobody may lose", "baseline"]);
-    caption(table, "The rates that are demanded, by group");
-    heads(table, [["Rate"], ...dial.page.groups.map((group) => [phrases.label(group)]), ["Gap"], ["Allowed"]]);
-    const fills = dial.page.criterion.demands.map((demand) => {
-      const body = table.createTBody();
-      const title = phrases.capital(demand.title);
-      const cell = element("th", title, { scope: "rowgroup", colspan: dial.nGroups + 3 });
-      body.insertRow().append(cell);
-      return kinds.map(([name, kind]) => {
-        const row = body.insertRow();
-        row.className = kind === "here" ? "" : kind;
-        row.append(element("th", name, { scope: "row" }));
-        return [...dial.page.groups, "gap", "allowed"].map(() => row.insertCell());
-      });
-    });
-    const fill = (line, cells, tolerance) => core.demandsOf(dial, cells).forEach(({ demand, parts, gap }, j) => {
-      const texts = [...parts.map(rateText), phrases.demandGap(demand, gap), phrases.allowed(demand, tolerance)];
-      fills[j][line].forEach((cell, i) => setText(cell, texts[i]));
-    });
-    const free = core.unconstrained(dial);
-    fill(1, free.cells, null);
-    return (point, rising) => {
-      fill(0, point.cells, point.tolerance);
-      if (rising !== null) fill(2, rising.cells, rising.tolerance);
-    };
-  }
 
   // Both answers side by side: selected people by group, accuracy and gap.
   function rising(dial, table) {
@@ -160,26 +130,34 @@
     };
   }
 
-  const signed = (value) => (value === 0 ? "0" : `${value > 0 ? "+" : "−"}${phrases.number(Math.abs(value))}`);
-
-  // Changed decisions by group, and by label if labels are known.
+  // Who is no longer selected and who is newly selected, as bars on either side.
   function flips(dial, table) {
-    const byLabel = dial.nLabels === 2 ? ["positive", "negative"] : [];
     caption(table, "Changed decisions by group");
-    heads(table, [
-      ["Group"], ["Newly selected"], ["No longer selected"],
-      ...byLabel.map((side) => [`Change among ${named(dial, side)}`]),
-    ]);
+    heads(table, [["Group"], ["No longer selected"], ["Newly selected"]]);
     const body = table.createTBody();
     const lines = dial.page.groups.map((group) => {
       const row = body.insertRow();
       row.append(element("th", phrases.label(group), { scope: "row" }));
-      return [0, 1, ...byLabel].map(() => row.insertCell());
+      return ["lost", "gained"].map((kind) => {
+        const cell = row.insertCell();
+        const bar = element("span", "", { class: `change ${kind}` });
+        const text = element("span", "");
+        cell.append(...(kind === "lost" ? [text, bar] : [bar, text]));
+        cell.className = kind;
+        return { bar, text };
+      });
     });
-    return (changes) => changes.forEach((change, i) => {
-      const figures = [change.gained, -change.lost, ...(change.byLabel || []).slice().reverse()];
-      lines[i].forEach((cell, j) => setText(cell, signed(figures[j])));
-    });
+    const free = core.unconstrained(dial).selected;
+    const all = core.overview(dial).flatMap((point) => core.flips(dial, free, point.selected));
+    const most = Math.max(1, ...all.flatMap(({ gained, lost }) => [gained, lost]));
+    return (changes) => {
+      changes.forEach((change, i) => [change.lost, change.gained].forEach((value, j) => {
+        const { bar, text } = lines[i][j];
+        bar.hidden = value === 0;
+        bar.style.width = `calc((100% - 3.5rem) * ${Math.min(value / most, 1).toFixed(4)})`;
+        setText(text, phrases.number(value));
+      }));
+    };
   }
 
   // The chart at some stops, for people who can't see it.
@@ -253,5 +231,5 @@
     list.append(...phrases.help(dial).flatMap(([term, text]) => [element("dt", term), element("dd", text)]));
   }
 
-  root.fairdial.tables = { audit, curve, demands, flips, groups, help, key, rising, setText, settings };
+  root.fairdial.tables = { audit, curve, flips, groups, help, key, rising, setText, settings };
 })(globalThis);
