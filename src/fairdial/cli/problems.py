@@ -264,11 +264,15 @@ def rising_point(frontier: Frontier, tolerance: float) -> Point:
     rising = rising_frontier(frontier)
     if rising is not None:
         return rising.at(tolerance)
-    given = "a lottery" if frontier.problem.randomize else "thresholds that can't only fall"
+    given = "thresholds that can't only fall"
+    if frontier.problem.randomize:
+        given = "a lottery"
+    elif frontier.is_family or frontier.is_blind:
+        given = "a model family" if frontier.is_family else "a blind dial"
     raise InvalidInputError(
         "rising",
         "be used with groups whose thresholds can be lowered within all maximum rates",
-        given="a model family" if frontier.is_family else given,
+        given=given,
     )
 
 

@@ -159,11 +159,17 @@ class Certifier:
             self.points, self.problem, len(self.groups), simultaneous=simultaneous
         )
         alpha = 1.0 - confidence
-        if isinstance(self.points, PricePoints) and (theorem == 2 or self.points.rules is None):
-            raise CannotCertifyError(
-                "`confidence` in a blind dial needs tolerances that were chosen before looking at "
-                "the results (`simultaneous=False`), and eligible rows of every group."
-            )
+        if isinstance(self.points, PricePoints):
+            if theorem == 2:
+                raise CannotCertifyError(
+                    "`confidence` in a blind dial covers tolerances that were chosen before "
+                    "looking at the results, not those chosen after, and not one for each row."
+                )
+            if self.points.rules is None:
+                raise CannotCertifyError(
+                    "`confidence` in a blind dial needs eligible rows of every group in each of "
+                    "two parts of the calibration rows. Calibrate on more rows."
+                )
         if theorem == 2:
             return self._by_bands(tolerance, confidence, alpha)
         if theorem == 3:
