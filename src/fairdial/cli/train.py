@@ -263,7 +263,10 @@ def train(
         with limit_threads(len(rows.X), trees=chosen.trees):
             model.fit(rows.X, rows.y, **rows.row_options)
         seconds = time.perf_counter() - start
-        model.training_.update(rows.merged)
+        if "merged_groups" in rows.merged:
+            model.training_["merged_groups"] = rows.merged["merged_groups"]
+        if "merged_labels" in rows.merged:
+            model.training_["merged_labels"] = rows.merged["merged_labels"]
         model.training_["asked"] = method
         if missing_group is not None:
             model.training_["missing_group"] = missing_group

@@ -192,9 +192,15 @@ def training_rows(
     strata = as_strata(table[controlled]) if controlled else None
     used_up = [label, *groups, *dropped, *weighing]
     X = make_features(table.drop(columns=used_up)).join(table[groups])
-    parts = (None if part is None else part.reset_index(drop=True) for part in (weight, strata))
-    X, y = X.reset_index(drop=True), y.reset_index(drop=True)
-    return TrainingRows(X, y, chosen, groups, *parts, merged)
+    return TrainingRows(
+        X.reset_index(drop=True),
+        y.reset_index(drop=True),
+        chosen,
+        groups,
+        None if weight is None else weight.reset_index(drop=True),
+        None if strata is None else strata.reset_index(drop=True),
+        merged,
+    )
 
 
 def _name_missing(
