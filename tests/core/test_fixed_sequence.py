@@ -113,8 +113,9 @@ def test_a_guide_uses_all_rows_for_testing():
     again = Frontier.from_json(guided.to_json())
     assert np.array_equal(again.at(0.3, confidence=0.95).thresholds, point.thresholds)
     two = sweep(*draw(rng, (300, 300)))
-    with pytest.raises(InvalidInputError, match="other"):
-        frontier.guided_by(two)
+    for wrong in (two, frontier):
+        with pytest.raises(InvalidInputError, match="other"):
+            frontier.guided_by(wrong)
 
 
 def test_a_refusal_names_the_small_group_and_what_it_needs():

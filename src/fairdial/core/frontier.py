@@ -663,6 +663,8 @@ class Frontier:
             )
         if other.groups != self.groups or other.criterion != self.criterion:
             raise InvalidInputError("other", "have the same groups and criterion")
+        if other.points is self.points:
+            raise InvalidInputError("other", "be about other rows", given="the same frontier")
         return replace(self, guide=Guide.from_points(other.points))
 
     def thin(self, k: int) -> Frontier:
