@@ -60,7 +60,7 @@ def reading_manifest() -> Iterator[None]:
         yield
     except ModelFileError:
         raise
-    except (LookupError, TypeError, ValueError, AttributeError) as error:
+    except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
         reason = str(error) if isinstance(error, InvalidInputError) else repr(error)
         raise ModelFileError(
             f"`{MANIFEST}` must describe a model, but doesn't: {reason}"
