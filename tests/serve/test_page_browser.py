@@ -755,8 +755,12 @@ def test_the_served_page_asks_only_its_server_and_nothing_while_moving(served, d
     assert desk.asked == before
 
 
-def test_applying_sends_the_limit_with_its_reason_and_the_record_shows_it(served, desk, tmp_path):
+def test_applying_sends_the_limit_with_its_reason_and_the_record_shows_it(
+    served, desk, tmp_path, two_groups
+):
     fill_in(served)
+    change = at(two_groups, 0.05).selected - at(two_groups, 0.1).selected
+    expect(served.locator("#apply-note")).to_contain_text(f"{np.abs(change).sum()} of 4,000")
     expect(served.locator("#apply-button")).to_have_text("Apply 5.0 percentage points")
     served.locator("#apply-button").click()
     expect(served.locator("#apply-status")).to_contain_text(DONE)

@@ -161,3 +161,13 @@ def test_the_criterion_is_described_in_plain_words():
     assert not found["simple"]
     assert "“repaid”" in found["meaning"]
     assert "_" not in found["title"]
+
+
+@pytest.mark.parametrize(
+    "demands", [["equalized_odds", minimum("true_positive_rate", 0.6)], "true_positive_rate>=0.6"]
+)
+def test_a_level_is_a_percentage_in_the_title(demands):
+    frontier = sweep(SAMPLE.logits, SAMPLE.groups, SAMPLE.y, criterion=demands)
+    title = page_data(frontier)["criterion"]["title"]
+    assert "60%" in title
+    assert "=" not in title

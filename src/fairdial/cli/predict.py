@@ -166,6 +166,7 @@ def score(
     from fairdial.cli.plain_dial import PlainDial
 
     if isinstance(model, PlainDial):
+        assert codes is not None
         with sizing_refusals(model.held_out):
             point = model.frontier_.at(tolerance, confidence=confidence, simultaneous=simultaneous)
         logits = model.scores(rows.X, codes)

@@ -57,7 +57,11 @@ def describe_criterion(frontier: Frontier, labels: LabelNames | None) -> dict[st
 
 
 def _title(name: str) -> str:
-    name = name.split("=")[0] if ">=" not in name and "<=" not in name else name
+    for sign, word in ((">=", "least"), ("<=", "most")):
+        rate, found, level = name.partition(sign)
+        if found:
+            return f"{_title(rate)} at {word} {100 * float(level.split('=')[0]):.4g}%"
+    name = name.split("=")[0]
     stem = name.removesuffix(RATIO)
     title = TITLES.get(stem, stem.replace("_", " ").capitalize())
     return title if stem == name else f"{title} (ratio)"

@@ -161,7 +161,9 @@
     const confidence = view.confident ? `, ${phrases.confidence(level)} confidence` : "";
     setText(byId("apply-button"), `Apply ${phrases.withUnit(text)}${confidence}`);
     byId("apply-button").disabled = !guaranteed || !accepted;
-    setText(byId("apply-note"), phrases.applying(inUse(), guaranteed, accepted ? null : least));
+    const used = core.pointIn(view.dial, view.served);
+    const change = used ? phrases.differ(view.dial, core.flips(view.dial, used.selected, point.selected)) : "";
+    setText(byId("apply-note"), phrases.applying(inUse() + change, guaranteed, accepted ? null : least));
   }
 
   // Scores of the groups; of a family, its models instead.

@@ -167,10 +167,11 @@
     }[demand.spread]();
   }
 
-  // The same with what is allowed; a tolerance of null is no limit.
+  // The same with what is allowed, unless that is clear; a tolerance of null is no limit.
   function apart(demand, gap, tolerance) {
     const text = demandGap(demand, gap);
-    return tolerance === null ? text : `${text} (allowed: ${allowed(demand, tolerance)})`;
+    const isKept = gap === 0 && (demand.spread === "minimum" || demand.spread === "maximum");
+    return tolerance === null || isKept ? text : `${text} (allowed: ${allowed(demand, tolerance)})`;
   }
 
   // What a demand allows at a tolerance.
@@ -344,14 +345,15 @@
   function refusal(dial, point) {
     const { certified } = dial.page;
     const { needed, each } = point.guarantee;
+    const wanted = limit(dial, point.tolerance);
     const most = each > 0 ? `, or about ${number(each)} in each group that has fewer` : "";
-    const more = needed > 0
-      ? ` That would take about ${number(needed)} people like those measured${most}.`
-      : " No number of people would be enough.";
+    const why = needed > 0
+      ? `${capital(fewest(dial))}, too few for a limit of ${wanted}. That would take about ${number(needed)} people like those measured${most}.`
+      : `No number of people would be enough for a limit of ${wanted}.`;
     const least = certified.smallest === null
       ? "No limit can be guaranteed."
       : `The smallest limit that can be guaranteed is ${limit(dial, certified.smallest)}.`;
-    return `${capital(fewest(dial))}, too few for a limit of ${limit(dial, point.tolerance)}.${more} ${least} The figures shown are for the people measured only.`;
+    return `${why} ${least} The figures shown are for the people measured only.`;
   }
 
   // ---- changes ---------------------------------------------------------------------------------
@@ -368,6 +370,12 @@
     return `Compared with ${from}, ${number(gained + lost)} of ${people(dial.total)} `
       + `(${percent(gained + lost, dial.total)}) get a different decision: `
       + `${number(gained)} are newly selected, ${number(lost)} no longer are.${net}`;
+  }
+
+  // How many decisions differ from those in use.
+  function differ(dial, flips) {
+    const changed = flips.reduce((total, flip) => total + flip.gained + flip.lost, 0);
+    return ` Compared with it, ${number(changed)} of ${people(dial.total)} get a different decision here.`;
   }
 
   // An entry of the record; `gap` is what it reached, shown if it is above the limit.
@@ -463,6 +471,7 @@
           ? "The model as it was trained: the same line, 50%, for everybody."
           : "The best lines without a limit on the gap."],
       ["Accuracy", "The share of correct decisions: those that agree with the label. Labels are what was recorded, not what is just."],
+      ["May be chance", "A cost is more than chance explains if changed decisions became wrong clearly more often than correct (McNemar’s test at 5%, for one limit that was decided on in advance)."],
       ["The people measured", `The ${number(dial.total)} people who were set aside for measuring. All figures on this page are exact counts of these people.`],
     ];
     if (certified.kind !== "none") {
@@ -479,7 +488,7 @@
   }
 
   root.fairdial.phrases = {
-    about, aboutScores, aims, apart, applying, capital, caution, changes, confidence, cost, ends, gap, gapAndLimit,
+    about, aboutScores, aims, apart, applying, capital, caution, changes, confidence, cost, differ, ends, gap, gapAndLimit,
     guarantee, help, label, leveling, limit, movement, noLimit, number, people, percent, points, rates, recorded, refused,
     sentence, shift, time, typed, typedTo, unit, verdict, withUnit,
   };
