@@ -130,7 +130,7 @@ def _edges(low: float, high: float, n_scores: int) -> Floats:
     bins = min(max(round(2 * n_scores ** (1 / 3)), FEWEST_BINS), BINS)
     width = (high - low) / bins or 1.0 / bins
     first, last = np.floor(low / width), np.ceil(high / width)
-    return np.arange(min(first, -1.0), max(last, 1.0) + 1) * width
+    return np.asarray(np.arange(min(first, -1.0), max(last, 1.0) + 1) * width, np.float64)
 
 
 def _count(edges: Floats, values: Floats, counts: Counts) -> Counts:
