@@ -153,7 +153,10 @@ def compare(folder: Path, *, quick: bool) -> list[list[str]]:
 
 def not_converted(texts: Sequence[Any]) -> Any:
     """Return the default model with an encoder that isn't converted: scikit-learn scores tables."""
-    codes = make_column_transformer((OrdinalEncoder(), list(texts)), remainder="passthrough")
+    unknown = {"handle_unknown": "use_encoded_value", "unknown_value": np.nan}
+    codes = make_column_transformer(
+        (OrdinalEncoder(dtype=np.float32, **unknown), list(texts)), remainder="passthrough"
+    )
     trees = HistGradientBoostingClassifier(
         categorical_features=list(range(len(texts))), random_state=0, **SMALL_TREES
     )
