@@ -1,6 +1,6 @@
 """Measure how often the gap exceeds the tolerance on new rows, and what confidence costs.
 
-    python benchmarks/coverage.py [--draws 1000] [--quick] [--only groups] [--record FILE]
+    python benchmarks/coverage.py [--draws 1000] [--quick] [--only groups|error] [--record FILE]
 
 The first table draws calibration rows from a Gaussian law, with a fixed number of eligible rows in
 each group and the true log-odds as scores. Every rule sees the same draws; the *population* gap and
@@ -320,6 +320,7 @@ def report_groups(shown: Report, draws: int, seed: int) -> None:
         ["rules found on", "tolerance", *columns],
         group_laws.five_lines(draws, seed, (0.08, 0.10, 0.15, 0.20)),
     )
+    report_error(shown)
     shown.show(
         "Two groups at rates near 0.2: what a tolerance of 0.1 must exceed the gap on the rows by.",
         ["rows per group", "pair test", "any rates"],
@@ -333,12 +334,22 @@ def report_groups(shown: Report, draws: int, seed: int) -> None:
     )
 
 
+def report_error(shown: Report) -> None:
+    """Compute the error of theorem 1 without drawing, and print it."""
+    shown.show(
+        "Two groups, without drawing: probability that a rule whose gap is the tolerance passes, "
+        "and a bound for a change of sign.",
+        ["law", "criterion", "tolerance", "passes", "change of sign"],
+        group_laws.error_lines(),
+    )
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     """Parse the options and run."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--draws", type=int, default=1000, help="draws of calibration rows")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--only", choices=("groups",), help="print only these tables")
+    parser.add_argument("--only", choices=("groups", "error"), help="print only these tables")
     parser.add_argument("--record", type=Path, metavar="FILE", help="store the tables as JSON")
     parser.add_argument("--quick", action="store_true", help="few draws, to check that it works")
     given = parser.parse_args(arguments)
@@ -351,7 +362,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
         draws, seeds = (3, SEEDS[:1]) if given.quick else (given.draws, SEEDS)
         if given.only is None:
             report(shown, draws, seeds, given.seed, SIMPLE)
-        report_groups(shown, draws, given.seed)
+        if given.only == "error":
+            report_error(shown)
+        else:
+            report_groups(shown, draws, given.seed)
     if given.record is not None:
         shown.write(given.record, PACKAGES)
 

@@ -8,7 +8,9 @@ from time import process_time
 
 import numpy as np
 from common import Floats, Integers, Timing, cpu_time
+from scipy.optimize import brentq
 from scipy.special import ndtr
+from scipy.stats import binom
 
 from fairdial import CannotCertifyError, Frontier, criterion, sweep
 from fairdial.core.certificates import crossing, inner_tolerance
@@ -16,6 +18,7 @@ from fairdial.core.pairwise import Pair, rejects_pair
 
 CONFIDENCE = 0.95
 END = 1.0  # of clipped scores
+NEGLIGIBLE = 1e-9  # probability of a count that isn't computed
 SEPARATION = 1.2  # half the distance between the means of the two labels
 
 
@@ -205,6 +208,53 @@ def margin_lines() -> Iterator[list[str]]:
             low, high = (gap, high) if enough else (low, gap)
         old = tolerance - inner_tolerance((rows, rows), tolerance, alpha)
         yield [f"{rows:,}", f"{tolerance - low / rows:.4f}", f"{old:.4f}"]
+
+
+def error_lines() -> Iterator[list[str]]:
+    """Yield, for laws of two groups, the exact probability that a rule at the tolerance passes.
+
+    This is the first part of theorem 1's error; the second bounds a change of sign.
+    """
+    for law, name, tolerance in laws():
+        if len(law.sizes) != 2 or law.scores != "continuous" or law.sizes[0] != law.sizes[1]:
+            continue
+
+        def excess(t: float, law: GroupLaw = law, limit: float = tolerance) -> float:
+            return law.gap("demographic_parity", np.array([-t, t])) - limit
+
+        crossed = 2 * crossing((law.sizes[0], law.sizes[1]), tolerance)
+        if excess(0.0) <= 0:  # no rule has this gap
+            continue
+        t = brentq(excess, 0.0, np.ptp(law.shifts) / 2)  # equal shares: thresholds are -t and t
+        limits = (np.array(law.shifts) - np.array([-t, t])) / 1.5
+        high_or_low = [
+            law.base * ndtr(z + SEPARATION / 1.5) + (1 - law.base) * ndtr(z - SEPARATION / 1.5)
+            for z in limits
+        ]
+        passes = border_error(
+            law.sizes[0], *sorted(high_or_low), tolerance, 1 - CONFIDENCE - crossed
+        )
+        yield [law.name, name, f"{tolerance:.3f}", f"{passes:.4f}", f"{crossed:.1e}"]
+
+
+def border_error(rows: int, low: float, high: float, limit: float, alpha: float) -> float:
+    """Return the probability that the pair test rejects a difference of exactly the limit.
+
+    Whatever the counts of the group with the high rate, the test rejects from some count of the
+    other one on: the probabilities of all rejected counts are added up.
+    """
+    counts = np.arange(rows + 1)
+    of_high, of_low = binom.pmf(counts, rows, high), binom.sf(counts - 1, rows, low)
+    total, least = 0.0, 0
+    for count in np.flatnonzero(of_high > NEGLIGIBLE).tolist():
+        first, last = least, rows + 1
+        while first < last:
+            middle = (first + last) // 2
+            rejected = rejects_pair(Pair(count, rows, middle, rows, limit), alpha)
+            first, last = (first, middle) if rejected else (middle + 1, last)
+        least = first  # it rises with the count (lemma 1)
+        total += float(of_high[count] * (of_low[first] if first <= rows else 0.0))
+    return total + NEGLIGIBLE * (rows + 1)
 
 
 def timing_lines(seed: int) -> Iterator[list[str]]:
