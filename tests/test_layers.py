@@ -186,3 +186,12 @@ def test_import_fairdial_stays_light():
         [sys.executable, "-c", program], capture_output=True, text=True, check=True
     )
     assert done.stdout.strip() == "[]"
+
+
+def test_rows_are_decided_on_without_importing_scikit_learn():
+    modules = "fairdial.cli.predict", "fairdial.cli.model_rows", "fairdial.cli.plain_dial"
+    program = f"import sys, {', '.join(modules)}; print('sklearn' in sys.modules)"
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.strip() == "False"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
@@ -11,8 +12,10 @@ from pandas.api import types
 
 from fairdial._arrays import Mask
 from fairdial.errors import InvalidInputError
-from fairdial.estimators.base import MergedGroups
-from fairdial.tables.frequent import FREQUENT
+from fairdial.tables.columns import FREQUENT
+
+if TYPE_CHECKING:
+    from fairdial.estimators.base import MergedGroups
 
 Note = Callable[[str], None]
 

@@ -9,11 +9,16 @@ import pandas as pd
 from sklearn.base import BaseEstimator, TransformerMixin
 
 from fairdial._validation import check_choice
-from fairdial.tables.columns import Value, as_table, column_names, find_columns, keep_names
+from fairdial.tables.columns import (
+    FREQUENT,
+    Value,
+    as_table,
+    column_names,
+    find_columns,
+    keep_names,
+)
 from fairdial.tables.inputs import MOST_CODES, Code, Number, OneHot
 from fairdial.tables.plan import Categorical
-
-FREQUENT = 10  # rows
 
 
 class CategoryEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]

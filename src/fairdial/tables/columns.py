@@ -21,6 +21,7 @@ Value = str | int | float | bool  # a category, or the name of a column
 Table: TypeAlias = pd.DataFrame | NDArray[Any]
 Column: TypeAlias = pd.Series | NDArray[Any]
 
+FREQUENT = 10  # rows that make a category frequent
 LARGEST = 1e100  # larger numbers count as infinite: their squares overflow
 NUMBERS = {"integer", "floating", "mixed-integer-float", "boolean", "decimal"}  # in object columns
 ADVICE = {

@@ -27,6 +27,7 @@ from fairdial._validation import check_choice, check_count, check_fraction
 from fairdial.core.serialization import refuse_constant
 from fairdial.errors import InvalidInputError
 from fairdial.tables.columns import (
+    FREQUENT,
     Value,
     as_table,
     column_names,
@@ -40,8 +41,7 @@ from fairdial.tables.columns import (
 from fairdial.tables.plan import KINDS, MOST_INDICATORS, Block, Categorical, Numeric, read_flag
 
 FORMAT, VERSION = "fairdial.table_encoder", 1  # of the JSON text
-FREQUENT = 10  # rows that make a category frequent ...
-FREQUENT_SHARE = 0.01  # ... or this share of the rows, where the table is small
+FREQUENT_SHARE = 0.01  # of the rows make a category frequent in a small table
 WIDE = 256  # columns of numbers that make a row an embedding
 
 

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from sklearn.preprocessing import OrdinalEncoder
 
 from fairdial._arrays import Codes, Floats
+from fairdial.tables.columns import FREQUENT
 
-FREQUENT = 10  # rows
 MANY = 1_000  # rows, from which finding the distinct values pays
 
 
