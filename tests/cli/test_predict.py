@@ -466,3 +466,13 @@ def test_a_closed_pipe_is_no_error(model: Path, place: Path) -> None:
     assert done.stdout == "decision,margin,logit\n"
     assert "Traceback" not in done.stderr
     assert "Error" not in done.stderr
+
+
+def test_a_certificate_is_quoted(model: Path, place: Path, shell: Any, tmp_path: Path) -> None:
+    asked = ("predict", model, place / "new.csv", "--tolerance", 0.5)
+    point = fairdial.load(model).frontier_.at(0.5, confidence=0.9)
+    bound = f"{point.certified_gap:.4f}"
+    plain = shell(*asked, "--out", tmp_path / "plain.csv")
+    certified = shell(*asked, "--confidence", 0.9, "--out", tmp_path / "certified.csv")
+    assert bound not in plain.stderr
+    assert bound in certified.stderr

@@ -258,12 +258,17 @@ def describe_point(frontier: Frontier, point: Point, any_tolerance: bool | None)
     if point.certified_gap is None:
         bound = ": --confidence gives a bound" if can_certify(frontier) else f"; {NO_BOUND}"
         return f"{text} {NEW_DATA}{bound}."
+    return f"{text} {describe_bound(frontier, point, any_tolerance)}"
+
+
+def describe_bound(frontier: Frontier, point: Point, any_tolerance: bool | None) -> str:
+    """Describe what a certified point says about new rows, and on which condition."""
     when = "if the tolerance was chosen before looking at the results"
     when += "." if frontier.is_blind else "; use --simultaneous if it was chosen after."
     if any_tolerance:
         when = "even if the tolerance was chosen after looking at the results."
-    return text + (
-        f" With confidence {point.confidence:g} the gap on new data is at most "
+    return (
+        f"With confidence {point.confidence:g} the gap on new data is at most "
         f"{point.certified_gap:.4f}, {when}"
     )
 

@@ -79,7 +79,7 @@ def predict(
         write_table,
     )
     from fairdial.cli.plain_dial import open_to_predict
-    from fairdial.cli.points import holds_for_any, json_value
+    from fairdial.cli.points import describe_bound, holds_for_any, json_value
     from fairdial.cli.reading import require_columns, split_names
     from fairdial.core.decide import select
 
@@ -136,6 +136,10 @@ def predict(
         f"{where}{len(found):,} decisions at tolerance {chosen:g}, of which {selected.sum():,} are "
         f"{result['positive']!r}."
     )
+    if confidence is not None:
+        frontier = model.frontier_
+        point = frontier.at(chosen, confidence=confidence, simultaneous=simultaneous)
+        show.note(describe_bound(frontier, point, result["simultaneous"]))
 
 
 def warn_of_formulas(copied: pd.DataFrame) -> None:
