@@ -57,7 +57,7 @@ class Point:
         and in a blind dial all are 0, and apply to margins.
     prices : (J, K) float64 or None
         In a blind dial, what rows pay for each demand in each group; ``gains`` are the utilities
-        of selecting positive and negative rows (:func:`fairdial.core.prices.margins`).
+        of selecting positive and negative rows (``fairdial.core.prices.margins``).
     selected_cells, cells : (C, K)
         Selected rows, and all rows, by kind (stratum and label) and group. They are integers unless
         rows have weights that aren't whole numbers, or a lottery decides.
