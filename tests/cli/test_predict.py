@@ -7,6 +7,7 @@ import io
 import re
 import subprocess
 import sys
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -451,8 +452,11 @@ def test_a_last_line_may_end_with_an_empty_value(end: str, tmp_path: Path) -> No
         path = tmp_path / name
         with opened(path, "wt", newline="") as file:
             file.write(f"a,b,c\n1,x,2\n2,y,3\n{end}")
-        assert read_table(path).rows["a"].tolist() == [1, 2, 7]
-        assert read_table(path).rows["c"].isna().tolist() == [False, False, True]
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", FairdialWarning)  # of line breaks within values
+            rows = read_table(path).rows
+        assert rows["a"].tolist() == [1, 2, 7]
+        assert rows["c"].isna().tolist() == [False, False, True]
 
 
 def test_a_table_of_one_column_may_end_with_an_empty_value(tmp_path: Path) -> None:

@@ -197,6 +197,8 @@ def test_options_reach_the_estimator(place: Path, answer: Any) -> None:
     found = fairdial.load(place / "set")
     assert found.get_params(deep=False) | {"estimator": None} == {
         "estimator": None,
+        "blind": False,
+        "group_estimator": None,
         "criterion": "predictive_equality",
         "tolerance": 0.0,
         "objective": "accuracy",
