@@ -484,7 +484,7 @@ def rows_of_small_groups(
     >>> import numpy as np
     >>> from fairdial.core.certify import rows_of_small_groups
     >>> rows_of_small_groups(np.array([100, 9000, 8000]), np.array([0, 1]), 4.0)
-    416
+    417
     >>> rows_of_small_groups(np.array([100, 150, 8000]), np.array([0, 2]), 4.0)
     791
     """
