@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import re
 import subprocess
@@ -611,7 +612,7 @@ def test_types_outside_the_list_are_named_and_can_be_allowed(tmp_path) -> None:
     model.save(tmp_path / "model")
     with pytest.raises(ModelFileError, match="KDTree") as caught:
         fairdial.load(tmp_path / "model")
-    names = eval(str(caught.value).split("trusted=")[1].rstrip("."))
+    names = ast.literal_eval(re.search(r"trusted=(\[.*?\])", str(caught.value))[1])
     check_same("logistic", model, fairdial.load(tmp_path / "model", trusted=names))
     with pytest.raises(ModelFileError, match=names[0]):
         fairdial.load(tmp_path / "model", trusted=names[1:])
