@@ -487,11 +487,11 @@ def test_a_cross_fitted_network_goes_on_where_it_was(networks: int, tmp_path: Pa
     kept = tmp_path / "kept"
     with pytest.raises(RuntimeError, match="killed"):
         fitted(make(checkpoint=kept, callbacks=[Kills()]))
-    before = {path: path.read_bytes() for path in kept.rglob("*.safetensors")}
+    before = {path: path.read_bytes() for path in kept.rglob("checkpoint.bin")}
     assert before
     for _ in range(2):  # goes on; then finds all of them finished
         assert np.array_equal(fitted(make(checkpoint=kept)).logits(DATA.X, **asked), whole)
-    files = {path.relative_to(kept).parent.as_posix() for path in kept.rglob("*.safetensors")}
+    files = {path.relative_to(kept).parent.as_posix() for path in kept.rglob("checkpoint.bin")}
     places = {".", "fold-1", "fold-2"}
     assert files == places | ({f"{place}/part-1".removeprefix("./") for place in places}
                               if networks > 1 else set())  # fmt: skip
