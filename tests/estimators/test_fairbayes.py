@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import contextlib
 import inspect
 import pickle
 import re
@@ -970,6 +971,9 @@ def test_an_assumed_positive_label_draws_a_warning_if_the_criterion_depends_on_i
 def test_an_empty_column_in_the_way_of_a_classifier_is_named() -> None:
     sample = make_gaussian(400, random_state=0)
     X = pd.DataFrame(sample.X).assign(nothing=np.nan).rename(columns=str)
+    with contextlib.suppress(ValueError, RuntimeWarning):
+        HistGradientBoostingClassifier().fit(X, sample.y)
+        pytest.skip("this scikit-learn grows trees on empty columns")
     with pytest.raises(InvalidInputError, match="'nothing'") as caught:
         FairBayes(HistGradientBoostingClassifier()).fit(
             X, sample.y, sensitive_features=sample.groups
