@@ -320,7 +320,7 @@
     }
     if (point.guarantee === null) {
       return later === null
-        ? `How large the gap is among new people can’t be said with ${level} confidence${why}.`
+        ? `With ${level} confidence, nothing bounds the gap among new people${why}.`
         : `Among new people the gap may be larger. With ${level} confidence it is at most ${later}${loose(dial)}.`;
     }
     if (!point.guarantee.able) return refusal(dial, point);
@@ -328,7 +328,7 @@
     if (certified.kind !== "declared") return `${text}.`;
     return `${text}, if the limit of ${points(point.tolerance, digits)} was decided on before looking at this page. `
       + (later === null
-        ? `For a limit chosen after looking, nothing can be said${why}.`
+        ? `For a limit chosen after looking, there is no bound${why}.`
         : `For a limit chosen after looking, it is at most ${later}${loose(dial)}.`);
   }
 
