@@ -14,7 +14,8 @@ import numpy as np
 from fairdial._arrays import Codes, Counts, Floats, Indices, Kinds, Weights, exact_weights
 from fairdial.core.criteria import Criterion
 from fairdial.core.decide import count_kinds, select, sum_by_cell
-from fairdial.core.prices import DEAREST, Pricing
+from fairdial.core.dual import DEAREST, Dual
+from fairdial.core.prices import Pricing
 
 N_KNOTS = 10  # tolerances that prices are solved for, between the largest gap and 0
 ROUNDS = 4  # of correcting expected rates by counted ones
@@ -114,14 +115,15 @@ def find_crossings(pricing: Pricing, first: Floats, last: Floats) -> Crossings:
     return Crossings(rows, at[changed[near]], gained, start, end)
 
 
-def find_places(crossings: Crossings, limit: int = N_STATES) -> Floats:
+def find_places(start: Floats, end: Floats, limit: int = N_STATES) -> Floats:
     """Return places between changes where every row's decision is certain, ascending, (m,).
 
-    If there are more than ``limit``, they are evenly spaced among all.
+    It isn't in the intervals from ``start`` to ``end``. If there are more places than ``limit``,
+    they are evenly spaced among all.
     """
-    order = np.argsort(crossings.start, kind="stable")
-    low = np.maximum.accumulate(crossings.end[order])[:-1]
-    high = crossings.start[order][1:]
+    order = np.argsort(start, kind="stable")
+    low = np.maximum.accumulate(end[order])[:-1]
+    high = start[order][1:]
     middle = low + (high - low) / 2
     places = middle[(low < middle) & (middle < high) & (middle > 0) & (middle < 1)]
     if len(places) > limit:
@@ -140,7 +142,7 @@ def count_path(
         places = np.zeros(1)
         if k < len(knots) - 1:
             found = find_crossings(pricing, first, last)
-            places = np.append(places, find_places(found, limit))
+            places = np.append(places, find_places(found.start, found.end, limit))
             at = np.searchsorted(places, np.maximum(found.at, 0.0), side="left")
             at = np.maximum(at, 1)  # at the knot itself nothing has changed
             changes = counter.changes(found.rows, found.gained, at, len(places))
@@ -187,6 +189,22 @@ def find_knots(
     if len(pricing.utility) > SOLVED_ROWS:
         chosen = np.random.default_rng(0).permutation(len(pricing.utility))[:SOLVED_ROWS]
         sample = pricing.take(np.sort(chosen))
+    knots = solve_knots(sample, count, criterion, cells, gap)
+    return [knots[0], knots[-1]] if single else knots
+
+
+def solve_knots(
+    sample: Dual,
+    count: Callable[[Floats], Counts],
+    criterion: Criterion,
+    cells: Counts,
+    gap: float,
+) -> list[Floats]:
+    """Return the prices at tolerances from the largest ``gap`` to 0, the first of them 0.
+
+    ``count`` says what decisions at prices do; expected rates are corrected until it agrees.
+    """
+    free = np.zeros_like(sample.shares)
     knots, offset = [free], np.zeros_like(free)
     for tolerance in (gap * np.arange(N_KNOTS - 1, -1, -1) / N_KNOTS).tolist():
         best, distance = knots[-1], np.inf
@@ -204,7 +222,7 @@ def find_knots(
         if distance == np.inf:  # out of reach, and so is everything below
             break
         knots.append(best)
-    return [knots[0], knots[-1]] if single else knots
+    return knots
 
 
 def _find_end(

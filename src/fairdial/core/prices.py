@@ -9,8 +9,8 @@ The load of a rate says how selecting the row changes it: 1 for the selection ra
 true positive rate, ``1 - eta`` for the false positive rate. With known groups (``q_a`` is 0 or 1)
 these are group thresholds.
 
-Prices at a tolerance minimize the dual of a linear program, which is smoothed here and minimized by
-Newton's method. Every choice of prices also bounds what any rule can reach.
+Prices at a tolerance minimize the dual of a linear program (``dual.py``). Every choice of prices
+also bounds what any rule can reach.
 """
 
 from __future__ import annotations
@@ -24,16 +24,10 @@ from scipy.special import expit
 
 from fairdial._arrays import Floats, Indices, Scores, Weights
 from fairdial.core.criteria import Criterion
+from fairdial.core.dual import SMOOTH, Dual
 from fairdial.core.problem import Problem
 from fairdial.core.rates import Rate
 from fairdial.errors import InvalidInputError
-
-SMOOTH = (0.1, 0.03, 0.01)  # smoothing of decisions and prices, in units of utility
-STEPS = 40  # of Newton's method at one smoothing; about ten are enough
-ENOUGH = 1e-9  # decrease at which it stops
-SHORTEST = 1e-6  # step of its line search
-RIDGE = 1e-9
-DEAREST = 64.0  # price at which it gives up, in units of utility
 
 
 class Gains(NamedTuple):
@@ -136,7 +130,7 @@ def margins(
 
 
 @dataclass(frozen=True, eq=False)
-class Pricing:
+class Pricing(Dual):
     """The linear program behind prices, on calibration rows.
 
     With decisions ``x`` in [0, 1] it maximizes ``mean(utility * x)``; rate ``l`` of a demand's
@@ -230,72 +224,18 @@ class Pricing:
         intercept = self.weights @ np.maximum(margin, 0.0) - self.start @ prices
         return float(intercept), float(self.widths @ (self.shares * np.abs(prices)) / 2)
 
-    def balance(self, prices: Floats) -> Floats:
-        """Return prices moved so that their mean over each demand's groups is 0.
-
-        A price that all groups pay alike isn't fairness, and no bound follows from it.
-        """
-        by_demand = prices.reshape(self.n_demands, -1), self.shares.reshape(self.n_demands, -1)
-        mean = (by_demand[0] * by_demand[1]).sum(axis=1) / by_demand[1].sum(axis=1)
-        return np.asarray((by_demand[0] - mean[:, None]).ravel())
-
-    def minimize(self, tolerance: float, prices: Floats, offset: Floats) -> Floats:
-        """Return the prices at a tolerance, (L,), by Newton's method on the smoothed dual.
-
-        Parameters
-        ----------
-        tolerance : float
-            The limit on differences of rates, before scales.
-        prices : (L,) float64
-            Where to start.
-        offset : (L,) float64
-            What to add to the expected rates, to correct them for what was counted.
-        """
-        found = prices
-        for smooth in SMOOTH[1:] if prices.any() else SMOOTH:
-            found = self._newton(tolerance, found, offset, smooth)
-        return self.balance(found)
-
     def soft_rates(self, prices: Floats) -> Floats:
         """Return the expected rates of smoothed decisions, (L,)."""
         chosen = self.weights * expit(self.margins(prices) / SMOOTH[-1])
         return np.asarray((self.start + chosen @ self.loads) / self.shares)
 
-    def _newton(self, tolerance: float, prices: Floats, offset: Floats, smooth: float) -> Floats:
-        penalty = tolerance * self.widths * self.shares / 2
-        start = self.start + self.shares * offset
-        size = len(prices)
-        fixed = np.zeros((self.n_demands, size))  # prices of a demand sum to 0, by shares
-        for j, shares in enumerate(self.shares.reshape(self.n_demands, -1)):
-            fixed[j, j * len(shares) : (j + 1) * len(shares)] = shares
-        system = np.zeros((size + self.n_demands,) * 2)
-        system[size:, :size], system[:size, size:] = fixed, fixed.T
+    def evaluate(self, prices: Floats, smooth: float) -> tuple[float, Floats]:
+        """Return the mean of the smoothed utilities after prices, and the scaled margins."""
+        margin = (self.utility - self.loads @ prices) / smooth
+        return smooth * (self.weights @ np.logaddexp(0.0, margin)), margin
 
-        def value(at: Floats) -> tuple[float, Floats]:
-            margin = (self.utility - self.loads @ at) / smooth
-            total = smooth * (self.weights @ np.logaddexp(0.0, margin)) - start @ at
-            return float(total + penalty @ np.sqrt(at**2 + smooth**2)), margin
-
-        now, margin = value(prices)
-        for _ in range(STEPS):
-            chosen = expit(margin)
-            root = np.sqrt(prices**2 + smooth**2)
-            slope = -(self.weights * chosen) @ self.loads - start + penalty * prices / root
-            curved = self.weights * chosen * (1.0 - chosen) / smooth
-            system[:size, :size] = self.loads.T @ (curved[:, None] * self.loads)
-            system[range(size), range(size)] += penalty * smooth**2 / root**3 + RIDGE
-            step = -np.linalg.lstsq(system, np.append(slope, fixed @ prices), rcond=None)[0][:size]
-            step *= min(1.0, 1.0 / max(float(np.abs(step).max()), RIDGE))
-            length, expected = 1.0, float(slope @ step)
-            while True:
-                tried = prices + length * step
-                then, margin = value(tried)
-                if then <= now + 1e-4 * length * expected or length < SHORTEST:
-                    break
-                length /= 2
-            if then >= now - ENOUGH:
-                return tried if then <= now else prices
-            prices, now = tried, then
-            if np.abs(prices).max() > DEAREST:  # no decisions have these rates
-                break
-        return prices
+    def curve(self, margin: Floats, smooth: float) -> tuple[Floats, Floats]:
+        """Return what smoothed decisions add to the numerators, and the Hessian."""
+        chosen = expit(margin)
+        curved = self.weights * chosen * (1.0 - chosen) / smooth
+        return (self.weights * chosen) @ self.loads, self.loads.T @ (curved[:, None] * self.loads)
