@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-from itertools import permutations
+from itertools import combinations
 
 import numpy as np
 import pytest
 
 from fairdial.core.anytime import Watch, bet, compare, gap_sequence, rate_sequence
 from fairdial.core.anytime import _PairStream as PairStream
+from fairdial.errors import InvalidInputError
 
 
 def compare_one_by_one(side, selected, pending):
@@ -54,8 +55,11 @@ def test_batches_give_the_same_evidence_as_single_rows(n_groups):
     assert parts.evidence == pytest.approx(whole.evidence)
     assert parts.largest == pytest.approx(whole.largest)
     assert (parts.alarm, parts.rows) == (whole.alarm, 600)
-    pairs = [whole.evidence_of(a, b) for a, b in permutations(range(n_groups), 2)]
-    assert np.mean(pairs) == pytest.approx(whole.evidence)
+    pairs = [
+        np.mean([whole.evidence_of(a, b), whole.evidence_of(b, a)])
+        for a, b in combinations(range(n_groups), 2)
+    ]
+    assert max(pairs) / len(pairs) == pytest.approx(whole.evidence)
 
 
 def test_a_fair_bet_has_no_expected_gain():
@@ -81,6 +85,35 @@ def test_false_alarms_are_rare_although_every_row_is_looked_at():
         watch = Watch(3, 0.1, 0.2).update(codes, rng.random(3000) < rates[codes])
         alarms += watch.alarm is not None
     assert alarms / runs <= 0.2 + 3 * np.sqrt(0.16 / runs)
+
+
+def test_an_alarm_is_a_pair_that_would_raise_it_alone():
+    """Each pair of groups has its share of the probability of a false alarm."""
+    rng = np.random.default_rng(6)
+    codes = rng.integers(0, 3, 4000)
+    selected = rng.random(4000) < np.array([0.3, 0.35, 0.6])[codes]
+    alarms = []
+    for a, b in combinations(range(3), 2):
+        mine = np.flatnonzero((codes == a) | (codes == b))
+        alone = Watch(2, 0.02, 0.05 / 3).update(codes[mine] == b, selected[mine])
+        alarms += [] if alone.alarm is None else [int(mine[alone.alarm - 1]) + 1]
+    watch = Watch(3, 0.02, 0.05)
+    for part in np.array_split(np.arange(4000), 7):
+        watch.update(codes[part], selected[part])
+    assert len(alarms) >= 2
+    assert watch.alarm == min(alarms)
+
+
+@pytest.mark.parametrize(
+    ("codes", "selected", "argument"),
+    [([0, 2], [True, False], "codes"), ([-1], [True], "codes"), ([0, 1], [True], "codes")],
+)
+def test_rows_that_no_watch_can_take(codes, selected, argument):
+    watch = Watch(2, 0.05)
+    with pytest.raises(InvalidInputError) as error:
+        watch.update(np.array(codes), np.array(selected))
+    assert error.value.argument == argument
+    assert watch.rows == 0
 
 
 def test_a_larger_gap_is_found_and_its_pair_is_named():

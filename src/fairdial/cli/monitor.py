@@ -192,7 +192,7 @@ def _sentence(found: dict[str, Any]) -> str:
     low, high = found["gap_interval"]
     text = (
         f"{found['rows']:,} rows: gap {found['gap']:.4f} (confidence sequence {low:.4f} to "
-        f"{high:.4f}), tolerance {found['tolerance']:g}. Evidence over all pairs, at most so far: "
+        f"{high:.4f}), tolerance {found['tolerance']:g}. Evidence, at most so far: "
         f"{found['largest_evidence']:.3g}; an alarm needs {found['needed']:g}."
     )
     if found["alarm"] is None:
@@ -215,5 +215,5 @@ def _tables(found: dict[str, Any]) -> list[Any]:
     pairs = [[p["higher"], p["lower"], f"{p['evidence']:.3g}"] for p in worst]
     return [
         table(["group", "rows", f"rate of {found['positive']}", "confidence sequence"], groups),
-        table(["higher rate", "lower rate", "evidence now"], pairs),
+        table(["higher rate", "lower rate", "fortune now"], pairs),
     ]

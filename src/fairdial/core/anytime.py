@@ -2,9 +2,9 @@
 
 *Evidence*: for each ordered pair of groups, a gambler starts with 1 and bets that the next
 difference of their decisions is above the tolerance. If the gap is within the tolerance at every
-time, no strategy makes money: the probability that the average of all fortunes *ever* reaches
-``1 / alpha`` is at most ``alpha``, however often one looks and whenever one stops. An alarm is
-such an average.
+time, no strategy makes money: the probability that a pair's average fortune *ever* reaches the
+number of pairs divided by ``alpha`` is at most ``alpha`` for all pairs together, however often one
+looks and whenever one stops. That raises the alarm.
 
 *Confidence sequence*: intervals of the groups' rates, and of the gap, that hold at all times
 together, as long as the rates don't change.
@@ -23,7 +23,13 @@ from scipy.signal import lfilter
 from scipy.special import betaln, xlog1py, xlogy
 
 from fairdial._arrays import Codes, Counts, Floats, Indices, Mask
-from fairdial._validation import check_fraction, check_one_tolerance
+from fairdial._validation import (
+    check_count,
+    check_fraction,
+    check_one_tolerance,
+    check_same_length,
+)
+from fairdial.errors import InvalidInputError
 
 MEMORIES = (300.0, 1500.0, 6000.0)  # of gamblers, in pairs of decisions
 PRIOR_VARIANCE = 0.4  # of a difference of two decisions
@@ -151,11 +157,12 @@ class Watch:
     rows : int
         Rows seen.
     evidence : float
-        The average fortune. Large values speak against the tolerance.
+        The largest average fortune of a pair, divided by the number of pairs. Large values speak
+        against the tolerance.
     largest : float
-        The largest average fortune so far.
+        The largest evidence so far.
     alarm : int or None
-        Number of the row at which the average fortune first reached ``1 / alpha``.
+        Number of the row at which the evidence first reached ``1 / alpha``.
 
     Examples
     --------
@@ -171,55 +178,56 @@ class Watch:
     """
 
     def __init__(self, n_groups: int, tolerance: float, alpha: float = 0.01) -> None:
-        self.n_groups, self.tolerance = n_groups, check_one_tolerance(tolerance)
+        self.n_groups = check_count(n_groups, "n_groups")
+        self.tolerance = check_one_tolerance(tolerance)
         self.alpha = check_fraction(alpha, "alpha")
         self.rows = 0
         self.alarm: int | None = None
         self._streams = {pair: _PairStream() for pair in combinations(range(n_groups), 2)}
-        self._largest = 0.0  # logarithm
+        self._largest = -math.log(max(len(self._streams), 1))
 
     def update(self, codes: Codes, selected: Mask) -> Watch:
         """Add rows in the order of time: their groups and whether they are selected, both (n,)."""
         codes, selected = np.asarray(codes), np.asarray(selected, np.bool_)
-        n_fortunes = max(2 * len(MEMORIES) * len(self._streams), 1)
-        known = [self._total()]
-        changes: list[tuple[Indices, Floats]] = []
+        check_same_length(codes, selected, ("codes", "selected"))
+        if len(codes) and not (codes.min() >= 0 and codes.max() < self.n_groups):
+            allowed = f"be whole numbers from 0 to {self.n_groups - 1}"
+            raise InvalidInputError("codes", allowed, given=f"{codes.min()} to {codes.max()}")
         for (a, b), stream in self._streams.items():
             mine = np.flatnonzero((codes == a) | (codes == b))
-            if not len(mine):
-                continue
-            before = np.exp(np.minimum(stream.fortune, 600.0)).sum()
             found = compare(codes[mine] == b, selected[mine], stream.pending)
             differences, places, stream.pending = found
             if not len(places):
                 continue
-            paths = bet(differences, self.tolerance, stream)
-            sums = np.exp(np.minimum(paths, 600.0)).sum(axis=(1, 2))
-            changes.append((mine[places], np.diff(sums, prepend=before)))
-        if changes:
-            steps = np.zeros(len(codes))
-            for places, change in changes:
-                np.add.at(steps, places, change)
-            average = np.maximum((known[0] + np.cumsum(steps)) / n_fortunes, 1e-300)
-            self._largest = max(self._largest, float(np.log(average.max())))
-            above = np.flatnonzero(average >= 1.0 / self.alpha)
-            if self.alarm is None and len(above):
-                self.alarm = self.rows + int(above[0]) + 1
+            shares = self._share(bet(differences, self.tolerance, stream))
+            self._largest = max(self._largest, float(shares.max()))
+            above = np.flatnonzero(shares >= -math.log(self.alpha))
+            if len(above):
+                row = self.rows + int(mine[places[above[0]]]) + 1
+                old = self.alarm
+                self.alarm = row if old is None or row < old else old
         self.rows += len(codes)
         return self
 
-    def _total(self) -> float:
-        fortunes = [np.exp(np.minimum(s.fortune, 600.0)).sum() for s in self._streams.values()]
-        return float(sum(fortunes))
+    def _share(self, fortunes: Floats) -> Floats:
+        """Return what a pair's fortunes, (..., 2, G), are to the evidence, as logarithms.
+
+        Fortunes of one pair are averaged. Those of several pairs are known at different times, so
+        that an average of them would need another proof: each pair has its share of ``alpha``.
+        """
+        flat = fortunes.reshape(*fortunes.shape[:-2], -1)
+        total = np.logaddexp.reduce(flat, axis=-1)
+        return np.asarray(total - math.log(flat.shape[-1] * len(self._streams)))
 
     @property
     def evidence(self) -> float:
-        """The average fortune."""
-        return self._total() / max(2 * len(MEMORIES) * len(self._streams), 1)
+        """The largest average fortune of a pair, divided by the number of pairs."""
+        shares = [float(self._share(stream.fortune)) for stream in self._streams.values()]
+        return math.exp(min(max(shares, default=-math.inf), 600.0))
 
     @property
     def largest(self) -> float:
-        """The largest average fortune so far."""
+        """The largest evidence so far."""
         return math.exp(min(self._largest, 600.0))
 
     def evidence_of(self, a: int, b: int) -> float:

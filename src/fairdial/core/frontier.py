@@ -419,7 +419,8 @@ class Frontier:
         if self.certificate == "weighted":
             raise CannotCertifyError(
                 "`confidence` needs rows that count equally, got `sample_weight`. Calibrate "
-                "without weights."
+                "without weights; to keep their effect, keep each row with a probability in "
+                "proportion to its weight."
             )
         if self.certificate == "none":
             raise CannotCertifyError(

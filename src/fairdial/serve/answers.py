@@ -200,7 +200,10 @@ class WatchedDemand(BaseModel):
 
     demand: str
     rows: int = Field(description="Eligible rows that were compared.")
-    evidence: float = Field(description="The average fortune of the gamblers, who start with 1.")
+    evidence: float = Field(
+        description="The largest average fortune of the gamblers of a pair of groups, who start "
+        "with 1, divided by the number of pairs."
+    )
     largest: float = Field(description="The largest evidence so far.")
     needed: float = Field(description="Evidence that raises an alarm.")
     alarm: int | None = Field(description="Number of the row that raised the alarm.")
