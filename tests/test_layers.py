@@ -16,6 +16,7 @@ SOURCE = Path(__file__).resolve().parents[1] / "src"
 LAYERS = (
     {"__main__"},
     {"cli"},
+    {"report"},
     {"bench", "serve"},
     {"io"},
     {"registry"},

@@ -15,9 +15,9 @@ import fairdial
 from fairdial import metrics
 from fairdial.cli.points import points_at
 from fairdial.cli.problem_options import join_criteria
-from fairdial.cli.problems import gap_range
 from fairdial.core.criteria import criterion
 from fairdial.core.demands import minimum
+from fairdial.core.measured import gap_range
 from fairdial.estimators.learners import logistic
 
 COMPAS = ("--label", "charged_again", "--positive", "no", "--sensitive", "origin",

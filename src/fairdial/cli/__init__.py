@@ -42,6 +42,7 @@ COMMANDS = {
     "monitor": Command("fairdial.cli.monitor:monitor", "Watch the gap in a log of decisions."),
     "serve": Command("fairdial.cli.serve:serve", "Serve a model over HTTP.", extra="serve"),
     "export": Command("fairdial.cli.export:export", "Export a model as an HTML page or as ONNX."),
+    "report": Command("fairdial.cli.report:report", "Write an audit report for a regulator."),
     "bench": Command("fairdial.cli.bench:bench", "Run studies and write their reports."),
     "demo": Command("fairdial.cli.demo:demo", "Try the dial on Adult or COMPAS, in seconds."),
 }

@@ -161,10 +161,10 @@ def measure(
     intervals.
     """
     from fairdial.cli.points import json_number, json_value
-    from fairdial.cli.problems import measure_demands
     from fairdial.core.certificates import rate_interval
     from fairdial.core.criteria import criterion
     from fairdial.core.decide import by_label
+    from fairdial.core.measured import measure_demands
     from fairdial.metrics import group_table
 
     names = model.frontier_.groups

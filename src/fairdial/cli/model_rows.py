@@ -64,6 +64,8 @@ class ModelRows:
         Features, and the group columns where the model looks for them there.
     groups_in_rows : bool
         Whether it does.
+    left_out : int
+        Number of rows without a label or a group, if they are left out.
     """
 
     table: pd.DataFrame
@@ -71,6 +73,7 @@ class ModelRows:
     group_columns: pd.DataFrame
     X: pd.DataFrame
     groups_in_rows: bool
+    left_out: int = 0
 
     @property
     def groups(self) -> pd.Series | pd.DataFrame:
@@ -165,7 +168,7 @@ def read_rows(
     ready = table.assign(**{name: _as_trained(table[name], dtypes.get(name)) for name in features})
     in_X = model.sensitive_column is not None or not with_groups
     X = ready[features].join(table[groups]) if in_X else ready[features]
-    return ModelRows(ready, read.verbatim, table[groups], X, in_X)
+    return ModelRows(ready, read.verbatim, table[groups], X, in_X, len(read.rows) - len(table))
 
 
 def group_columns(

@@ -122,7 +122,7 @@ def page_data(
     if in_use is not None:
         in_use = check_one_tolerance(in_use)
     slider = _slider(frontier)
-    label_names = _label_names(known)
+    label_names = check_label_names(known)
     budget = frontier.problem.budget
     return {
         "format": FORMAT,
@@ -165,7 +165,8 @@ def _class_names(model: DialClassifier) -> tuple[str, str] | None:
     return (negative, positive) if is_text else None
 
 
-def _label_names(labels: tuple[str, str] | None) -> LabelNames | None:
+def check_label_names(labels: tuple[str, str] | None) -> LabelNames | None:
+    """Return the names of the labels; raise unless they are two texts."""
     if labels is None:
         return None
     if isinstance(labels, str) or len(labels) != 2:
