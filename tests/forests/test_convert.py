@@ -94,6 +94,14 @@ def ordinal() -> Any:
     return make_column_transformer((encoder, TEXTS), remainder="passthrough")
 
 
+@pytest.mark.parametrize("missing", [None, np.nan])
+def test_missing_text_has_the_code_of_its_encoder(missing: object) -> None:
+    train, test = (table.astype(dict.fromkeys(TEXTS, object)) for table in (TRAIN, TEST))
+    for table in (train, test):
+        table.loc[::6, "city"] = missing
+    check(make_pipeline(ordinal(), RandomForestClassifier(5, random_state=0)), train, test)
+
+
 @pytest.mark.parametrize("positive", [0, 1])
 @pytest.mark.parametrize(
     "model",

@@ -97,6 +97,29 @@ def test_trees_in_single_precision_are_added_in_order(tmp_path: Path) -> None:
     assert np.allclose(found, model.logits(numbers, sensitive_features=GROUPS), rtol=0, atol=3e-7)
 
 
+def test_trees_in_double_precision_have_the_same_bits_on_one_thread(tmp_path: Path) -> None:
+    """Scores that differ by rounding alone may be on two sides of a threshold."""
+    numbers = X[["age", "pay"]]
+    model = FairBayes(
+        HistGradientBoostingClassifier(max_iter=60, max_depth=3, random_state=0),
+        predict_method="decision_function",  # no probability in between
+        random_state=0,
+        min_count=1,
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model.fit(numbers, Y, sensitive_features=GROUPS)
+    options = runtime.SessionOptions()
+    options.intra_op_num_threads = 1
+    session = runtime.InferenceSession(export_onnx(model, tmp_path / "model.onnx"), options)
+    feed = {name: numbers[[name]].to_numpy() for name in numbers} | {
+        "group": GROUPS.astype(object),
+        "thresholds": np.zeros(2),
+    }
+    found = session.run(["logit"], feed)[0]
+    assert np.array_equal(found, model.logits(numbers, sensitive_features=GROUPS))
+
+
 def test_what_is_not_converted_is_not_exported(tmp_path: Path) -> None:
     numbers = X[["age", "pay"]]
     for estimator, more in (

@@ -36,8 +36,9 @@ def _ensemble(
 ) -> str:
     """Return (n,) sums of the leaves' values and the base.
 
-    In double precision the operator adds the trees, in an order of its own. In single precision
-    that would show, so the operator returns each tree's value, and the graph adds them in order.
+    In double precision the operator adds the trees; the first one's leaves contain the base, so
+    that rows with nearly the same score get the same sums as elsewhere. In single precision more
+    would show, so the operator returns each tree's value, and the graph adds them in order.
     """
     is_inner = forest.is_inner
     node_place = np.cumsum(is_inner) - 1  # places among inner nodes, and among leaves
@@ -51,6 +52,9 @@ def _ensemble(
     # the base, and trees that are a single leaf, which the operator doesn't take
     fixed = np.append(forest.base, np.where(grows, 0.0, forest.value[roots])).astype(dtype)
     trees = np.repeat(np.arange(forest.n_trees), np.diff(forest.offsets))[~is_inner]
+    if not forest.round_sums and grows[0]:
+        values = np.where(trees == 0, forest.base + values, values)
+        fixed[0] = 0.0
     attributes: dict[str, object] = {
         "n_targets": len(fixed) if forest.round_sums else 1,
         "aggregate_function": SUM,

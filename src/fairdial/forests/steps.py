@@ -140,12 +140,13 @@ def _ordinal(step: Any, parts: list[Part]) -> list[Part]:
     known = [[v for v in values if not _is_missing(v)] for values in step.categories_]
     rows = max(len(values) for values in known) + 1
     table = np.empty((rows, len(known)), dtype=object)  # the last row is missing
-    for i, values in enumerate(known):
-        table[:, i] = [*values, *[None] * (rows - len(values))]
+    for i, (values, all_values) in enumerate(zip(known, step.categories_, strict=True)):
+        missing = next((v for v in all_values if _is_missing(v)), None)  # None or NaN
+        table[:, i] = [*values, *[missing] * (rows - len(values))]
     numeric = all(values.dtype.kind in "fiu" for values in step.categories_)
-    given = table.astype(np.float64) if numeric else pd.DataFrame(table, columns=names)
-    if numeric and names is not None:
-        given = pd.DataFrame(given, columns=names)
+    given = table.astype(np.float64) if numeric else table
+    if not numeric or names is not None:  # pandas would guess types of text
+        given = pd.DataFrame(given, columns=names, dtype=given.dtype)
     codes = np.asarray(step.transform(given), np.float64)
     unknown = _or_none(step.unknown_value)
     found = []
