@@ -785,3 +785,23 @@ def test_the_rows_given_are_left_as_they_were():
     for array, copy in zip((logits, codes, y), copies, strict=True):
         np.testing.assert_array_equal(array, copy)
         np.testing.assert_array_equal(np.signbit(array), np.signbit(copy))
+
+
+@pytest.mark.parametrize("name", ["demographic_parity", "equal_opportunity", "predictive_equality"])
+@pytest.mark.parametrize("weights", ["none", "whole", "real"])
+def test_running_sums_give_the_accuracy_of_every_point(name: str, weights: str) -> None:
+    rng = np.random.default_rng(5)
+    for n_groups in (1, 3, 7, 40):
+        groups = np.concatenate([np.arange(n_groups).repeat(4), rng.integers(0, n_groups, 300)])
+        y = np.concatenate([np.tile([0, 0, 1, 1], n_groups), rng.integers(0, 2, 300)])
+        logits = np.round(rng.normal(size=len(y)), 1)  # with ties
+        sample_weight = {
+            "none": None,
+            "whole": rng.integers(1, 4, len(y)),
+            "real": rng.random(len(y)) + 0.1,
+        }[weights]
+        frontier = sweep(
+            logits, groups, y, criterion=name, sample_weight=sample_weight, min_count=1
+        )
+        one_by_one = frontier.accuracy_of(np.arange(len(frontier)))
+        np.testing.assert_array_equal(frontier.accuracy, one_by_one)

@@ -66,9 +66,15 @@ def accuracy_of_counts(selected: Counts, counts: Counts) -> Floats:  # eq:acc
     >>> accuracy_of_counts(np.array([[1, 0], [3, 4]]), np.array([[5, 5], [5, 5]]))
     array(0.8)
     """
-    hits = np.add.reduce(selected[..., 1, :] - selected[..., 0, :], axis=-1)
+    return accuracy_of_net(
+        np.add.reduce(selected[..., 1, :] - selected[..., 0, :], axis=-1), counts
+    )
+
+
+def accuracy_of_net(net: Counts, counts: Counts) -> Floats:
+    """Return the accuracy, (...), from selected positive rows minus negative ones, (...)."""
     negatives, positives = np.add.reduce(counts, axis=1).tolist()
-    return np.asarray((hits + negatives) / (negatives + positives))
+    return np.asarray((net + negatives) / (negatives + positives))
 
 
 def group_accuracy(selected: Counts, counts: Counts) -> Floats:

@@ -31,7 +31,13 @@ from fairdial._validation import (
 from fairdial.core.bootstrap import resampled_accuracy
 from fairdial.core.certify import Certifier, find_theorem, simultaneous_margin
 from fairdial.core.criteria import Criterion
-from fairdial.core.decide import accuracy_of_counts, by_label, select, select_by_group
+from fairdial.core.decide import (
+    accuracy_of_counts,
+    accuracy_of_net,
+    by_label,
+    select,
+    select_by_group,
+)
 from fairdial.core.decision_sql import write_decision
 from fairdial.core.lottery import hash_uniform
 from fairdial.core.nested import NestedPoints
@@ -211,6 +217,8 @@ class Frontier:
         """(S,) accuracy; None without labels."""
         if not self.has_labels:
             return None
+        if isinstance(self.points, ThresholdPath) and self.points.net_correct is not None:
+            return accuracy_of_net(self.points.net_correct, self.counts)
         points = np.arange(len(self))
         blocks = [points[i : i + CHUNK] for i in range(0, len(self), CHUNK)]
         return np.concatenate([self.accuracy_of(block) for block in blocks])

@@ -23,6 +23,7 @@ import numpy as np
 from fairdial._arrays import Counts, Dtype, Floats, Indices, Mask
 from fairdial.core.criteria import Criterion
 from fairdial.core.demands import EXACT
+from fairdial.core.flat_groups import FlatGroups, starts_of
 from fairdial.core.group_scores import GroupScores, place_thresholds, total_counts
 from fairdial.core.operating_points import OperatingPoints, PointTable
 from fairdial.core.problem import Problem
@@ -121,6 +122,80 @@ def _furthest(moves: _Moves, sign: int) -> Indices:
     is_record = reach == np.maximum.accumulate(reach)
     last = np.maximum.accumulate(np.where(is_record, np.arange(len(reach)), 0))
     return np.append(0, moves.group)[last]
+
+
+class _ManyGroups:
+    """What more than two groups do at points of a path, without a loop over the groups."""
+
+    def __init__(
+        self,
+        group_scores: Sequence[GroupScores],
+        steps: Sequence[_Steps],
+        rate: Rate,
+        sides: tuple[tuple[Indices, Indices], tuple[Indices, Indices]],
+    ) -> None:
+        self._flat, self._rate = FlatGroups(group_scores), rate
+        self._starts = np.array([group.start for group in steps])  # (K,) unconstrained ranks
+        self._sides, self._windows = sides, None
+        if steps[0].eligible is not None:
+            parts = [group.window(np.arange(len(group.rates))) for group in steps]
+            first, last = (np.concatenate(ends) for ends in zip(*parts, strict=True))
+            self._windows = starts_of([group.rates for group in steps]), first, last
+        self._size = 1 + sum(len(moves) for moves, _ in sides)  # larger than the index of any move
+        self._keys = [np.sort(group * self._size + moves) for moves, group in sides]
+        groups = np.arange(len(steps)) * self._size
+        self._first = [np.searchsorted(keys, groups) for keys in self._keys]
+        self._groups = groups
+
+    def ranks(self, points: Indices) -> Indices:
+        """Return the ranks among each group's eligible steps, (s, K)."""
+        moved = points[:, None] + self._groups
+        up, down = (keys.searchsorted(moved) for keys in self._keys)
+        up -= self._first[0]
+        down -= self._first[1]
+        return np.asarray(self._starts + up - down)
+
+    def read(self, points: Indices) -> tuple[Floats, Floats, Floats, Counts]:
+        """Return the targets, the scores around them, and the selected rows, (s, C, K)."""
+        ranks = self.ranks(points)
+        targets, places = self._place(np.arange(ranks.shape[1]), ranks)
+        selected = self._flat.selected.take(places, axis=1).transpose(1, 0, 2)
+        return targets, self._flat.above.take(places), self._flat.below.take(places), selected
+
+    def _place(self, groups: Indices, ranks: Indices) -> tuple[Floats, Indices]:
+        """Return targets and places of groups at ranks: the middle of each group's own interval."""
+        first = last = self._flat.starts[groups] + ranks
+        if self._windows is not None:
+            starts, low, high = self._windows
+            eligible = starts[groups] + ranks
+            first = self._flat.starts[groups] + low.take(eligible)
+            last = self._flat.starts[groups] + high.take(eligible)
+        ends = np.stack((self._flat.above.take(first), self._flat.below.take(last)))
+        unit = np.clip(self._rate.inverse(ends), -MAX_PRICE, MAX_PRICE)
+        targets = self._rate.link((unit[0] + unit[1]) / 2)
+        targets = np.where(ranks == self._starts[groups], 0.0, targets)
+        return targets, first if first is last else self._flat.place(targets, first, last)
+
+    def net_correct(self, n_points: int) -> Counts:
+        """Return the selected positive rows minus the negative ones, (S,), by running sums."""
+        moves = np.concatenate([moves for moves, _ in self._sides])
+        groups = np.concatenate([group for _, group in self._sides])
+        sign = np.repeat([1, -1], [len(moves) for moves, _ in self._sides])
+        order = np.lexsort((moves, groups))
+        moves, groups, sign = moves[order], groups[order], sign[order]
+        ranks = np.cumsum(sign)
+        counts = np.bincount(groups, minlength=len(self._starts))
+        before = np.append(0, ranks)[np.cumsum(counts) - counts]
+        ranks += (self._starts - before)[groups]
+        net = self._flat.selected[1::2].sum(axis=0) - self._flat.selected[::2].sum(axis=0)
+        with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
+            after = net.take(self._place(groups, ranks)[1])
+            start = net.take(self._place(groups, ranks - sign)[1])
+            first = net.take(self._place(np.arange(len(counts)), self._starts)[1])
+        change = np.zeros(n_points, net.dtype)
+        change[1 + moves] = after - start
+        change[0] = first.sum()
+        return np.asarray(np.cumsum(change))
 
 
 class ThresholdPath(OperatingPoints):
@@ -240,22 +315,23 @@ class ThresholdPath(OperatingPoints):
 
     @cached_property
     def _moves_of(self) -> list[tuple[Indices, Indices]]:
-        """For each group, the indices of its floor moves and of its ceiling moves, ascending."""
+        """For each of two groups, the indices of its floor and ceiling moves, ascending."""
+        empty = self._at_floor[:0]
+        pair = [(empty, self._at_ceiling), (empty, self._at_ceiling)]
+        pair[int(self.sign < 0)] = (self._at_floor, empty)
+        return pair
+
+    @cached_property
+    def _many(self) -> _ManyGroups:
         floor_group = self._floor.group[: len(self._at_floor)]
         ceiling_group = self._ceiling.group[: len(self._at_ceiling)]
-        if self.n_groups == 2:
-            empty = self._at_floor[:0]
-            low = int(self.sign < 0)
-            pair = [(empty, self._at_ceiling), (empty, self._at_ceiling)]
-            pair[low] = (self._at_floor, empty)
-            return pair
-        return [
-            (self._at_floor[floor_group == a], self._at_ceiling[ceiling_group == a])
-            for a in range(self.n_groups)
-        ]
+        sides = (self._at_floor, floor_group), (self._at_ceiling, ceiling_group)
+        return _ManyGroups(self.group_scores, self._steps, self._rate, sides)
 
     def _ranks(self, points: Indices) -> Indices:
         """Return the ranks among each group's eligible steps, (s, K)."""
+        if self.n_groups != 2:
+            return self._many.ranks(points)
         ranks = np.empty((len(points), self.n_groups), np.intp)
         for a, (up, down) in enumerate(self._moves_of):
             ranks[:, a] = self._steps[a].start
@@ -290,21 +366,12 @@ class ThresholdPath(OperatingPoints):
         interval[-1] |= self._ends
         return np.asarray(interval & self._same_sign)
 
-    def _targets(self, points: Indices, ranks: Indices) -> Floats:
-        """Return the thresholds of the formulas, (s, K), before they are clipped to the ranks."""
-        if self.n_groups == 2:  # eq:thresh_new: both groups follow one t
-            u = self.setting.take(points)[:, None] * self._per_share
-            np.maximum(u, self._rate.domain[0], out=u)
-            np.minimum(u, self._rate.domain[1], out=u)
-            return np.asarray(self._rate.link(u))
-        targets = np.zeros(ranks.shape)
-        for a, steps in enumerate(self._steps):  # the middle of the group's own interval
-            moved = np.flatnonzero(ranks[:, a] != steps.start)
-            first, last = steps.window(ranks[moved, a])
-            ends = np.stack((self.group_scores[a].above[first], self.group_scores[a].below[last]))
-            unit = np.clip(self._rate.inverse(ends), -MAX_PRICE, MAX_PRICE)
-            targets[moved, a] = self._rate.link(unit.mean(axis=0))
-        return targets
+    def _targets(self, points: Indices) -> Floats:  # eq:thresh_new: both groups follow one t
+        """Return the thresholds of two groups, (s, 2), before they are clipped to the ranks."""
+        u = self.setting.take(points)[:, None] * self._per_share
+        np.maximum(u, self._rate.domain[0], out=u)
+        np.minimum(u, self._rate.domain[1], out=u)
+        return np.asarray(self._rate.link(u))
 
     @cached_property
     def _per_share(self) -> Floats:
@@ -316,22 +383,38 @@ class ThresholdPath(OperatingPoints):
 
         Thresholds are strictly between scores wherever a number fits.
         """
-        ranks = self._ranks(points)
-        above, below = np.empty(ranks.shape), np.empty(ranks.shape)
-        selected = np.empty((len(points), *self.counts.shape), self.counts.dtype)
         with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
-            targets = self._targets(points, ranks)
-            for a, (scores, steps) in enumerate(zip(self.group_scores, self._steps, strict=True)):
-                rank = ranks[:, a]
-                if steps.eligible is not None:  # other rows may fall on either side
-                    first, last = steps.window(rank)
-                    rank = np.minimum(np.maximum(scores.rank(targets[:, a]), first), last)
-                above[:, a], below[:, a] = scores.above.take(rank), scores.below.take(rank)
-                selected[:, :, a] = scores.selected.take(rank, axis=1).T
+            if self.n_groups == 2:
+                targets, above, below, selected = self._read_two(points)
+            else:
+                targets, above, below, selected = self._many.read(points)
             thresholds = place_thresholds(targets, below, above, self.dtype)
         if not points.all():
             thresholds[points == 0] = 0.0
         return thresholds, selected
+
+    def _read_two(self, points: Indices) -> tuple[Floats, Floats, Floats, Counts]:
+        """Return the targets of two groups, the scores around them, and the selected rows."""
+        ranks, targets = self._ranks(points), self._targets(points)
+        above, below = np.empty(ranks.shape), np.empty(ranks.shape)
+        selected = np.empty((len(points), *self.counts.shape), self.counts.dtype)
+        for a, (scores, steps) in enumerate(zip(self.group_scores, self._steps, strict=True)):
+            rank = ranks[:, a]
+            if steps.eligible is not None:  # other rows may fall on either side
+                first, last = steps.window(rank)
+                rank = np.minimum(np.maximum(scores.rank(targets[:, a]), first), last)
+            above[:, a], below[:, a] = scores.above.take(rank), scores.below.take(rank)
+            selected[:, :, a] = scores.selected.take(rank, axis=1).T
+        return targets, above, below, selected
+
+    @cached_property
+    def net_correct(self) -> Counts | None:
+        """(S,) selected rows with a positive label, minus those with a negative one, of all points.
+
+        They are running sums over the moves, each of which changes one group. With two groups, all
+        thresholds move at once, and this is None.
+        """
+        return None if self.n_groups == 2 else self._many.net_correct(len(self))
 
     # ---- the dial ------------------------------------------------------------------------------
 
@@ -356,7 +439,7 @@ class ThresholdPath(OperatingPoints):
 
     def is_beyond(self, tolerances: Floats) -> Mask:
         """Return which tolerances need a search, because the path ends with a larger gap."""
-        return np.asarray((tolerances < self.gap.min()) & (not self.is_complete))
+        return np.asarray((tolerances < -self._negative_best[-1]) & (not self.is_complete))
 
     @cached_property
     def is_complete(self) -> bool:
