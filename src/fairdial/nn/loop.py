@@ -17,7 +17,7 @@ from fairdial.nn.checkpoint import Checkpoint
 from fairdial.nn.data import PairedBatches
 from fairdial.nn.nets import DialNet, take_runs
 from fairdial.nn.network import Callback
-from fairdial.nn.steps import Step
+from fairdial.nn.steps import Optimizer, Step
 from fairdial.progress import Reporter, Silent
 
 RECORD_EVERY = 8  # batches
@@ -336,7 +336,7 @@ def _rng_name(rank: int) -> str:
     return f"state{rank}" if rank else "state"
 
 
-def _restore_optimizer(optimizer: torch.optim.Optimizer, entries: dict[str, Tensor]) -> None:
+def _restore_optimizer(optimizer: Optimizer, entries: dict[str, Tensor]) -> None:
     state: dict[int, dict[str, Tensor]] = {}
     for name, tensor in entries.items():
         place, _, entry = name.partition(".")

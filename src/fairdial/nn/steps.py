@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from fairdial.errors import DivergedError, InvalidInputError
+from fairdial.nn.adam import Adam
 from fairdial.nn.masoba import Directions, GaussNewton, Objective, directions, dot, residual
 from fairdial.nn.nets import DialNet, Head, ModuleStack, take_runs
 from fairdial.nn.process_group import SINGLE_PROCESS, ProcessGroup
@@ -26,12 +27,15 @@ DOT_AT_ONCE = 2**16  # numbers whose products are summed in float32
 LARGEST = 1e6  # larger weights and auxiliary variables have diverged
 
 
-def make_optimizer(parts: list[dict[str, Any]], name: str) -> torch.optim.Optimizer:
+Optimizer = Adam | torch.optim.Optimizer
+
+
+def make_optimizer(parts: list[dict[str, Any]], name: str) -> Optimizer:
     """Return Adam or plain gradient descent, fused where the parameters allow it."""
     params = [p for part in parts for p in part["params"]]
     fused = all(p.is_contiguous() and p.is_floating_point() for p in params)
     if name == "adam":
-        return torch.optim.Adam(parts, fused=fused)
+        return Adam(parts) if fused else torch.optim.Adam(parts)
     return torch.optim.SGD(parts, fused=fused)
 
 
@@ -76,7 +80,7 @@ class Step(ABC):
 
     net: DialNet
     objective: Losses
-    optimizers: dict[str, torch.optim.Optimizer]
+    optimizers: dict[str, Optimizer]
     processes: ProcessGroup = SINGLE_PROCESS  # that take this step together
 
     @abstractmethod
