@@ -263,6 +263,12 @@ def docs(_: list[str]) -> None:
     print(f"Open {SITE}/index.html; it needs no network.")
 
 
+def bench(rest: list[str]) -> None:
+    """Run the benchmarks, and write docs/figures.md; --only NAME runs some of them."""
+    prepare(MAIN)
+    step("benchmarks", MAIN.python, "benchmarks/bench.py", *rest, variables=ONE_THREAD)
+
+
 def peers(_: list[str]) -> None:
     """Create an environment with the libraries that the benchmarks compare with."""
     prepare(PEERS)
@@ -279,8 +285,11 @@ def clean(_: list[str]) -> None:
             shutil.rmtree(cache, ignore_errors=True)
 
 
-TASKS = {task.__name__: task for task in (demo, test, quick, lowest, docs, lint, fmt, peers, clean)}
-TAKE_ARGUMENTS = ("demo", "test", "quick", "lowest")
+TASKS = {
+    task.__name__: task
+    for task in (demo, test, quick, lowest, docs, bench, lint, fmt, peers, clean)
+}
+TAKE_ARGUMENTS = ("demo", "test", "quick", "lowest", "bench")
 
 
 def main() -> None:
@@ -289,7 +298,7 @@ def main() -> None:
         prog="run.py",
         description="The project's tasks.",
         epilog="\n".join(f"  {name:8}{task.__doc__}" for name, task in TASKS.items())
-        + "\n\nFurther arguments go to the demo or to pytest: run.py test -k layers",
+        + "\n\nFurther arguments go to the demo, pytest or the benchmarks: run.py test -k layers",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("task", choices=TASKS)

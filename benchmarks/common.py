@@ -118,6 +118,36 @@ class Report:
 
 
 @dataclass(frozen=True)
+class Goal:
+    """A result and its goal."""
+
+    what: str
+    goal: str
+    value: str
+    verdict: str
+
+
+def at_least(what: str, value: float | None, goal: float, unit: str = "x") -> Goal:
+    """Return a goal for a speedup or another large number; None if it wasn't measured."""
+    if value is None:
+        return Goal(what, f">= {goal:,g}{unit}", "not measured", "-")
+    shown = f"{value:,.1f}{unit}" if value >= 10 else f"{value:.3g}{unit}"
+    return Goal(what, f">= {goal:,g}{unit}", shown, "ok" if value >= goal else "miss")
+
+
+def at_most(what: str, value: float, goal: float, unit: str = "x") -> Goal:
+    """Return a goal for a time or a ratio that should stay small."""
+    verdict = "ok" if value <= goal else "miss"
+    return Goal(what, f"<= {goal:g}{unit}", f"{value:.3g}{unit}", verdict)
+
+
+def show_goals(goals: Sequence[Goal], title: str = "Goals:") -> None:
+    """Print goals, with the columns that ``bench.py`` reads."""
+    lines = [[g.what, g.goal, g.value, g.verdict] for g in goals]
+    print(f"\n{title}\n\n{table(['result', 'goal', 'measured', 'verdict'], lines)}", flush=True)
+
+
+@dataclass(frozen=True)
 class Rows:
     """Scored rows: true log-odds, group codes and labels."""
 

@@ -28,8 +28,21 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from common import TWO_GROUPS, Rows, Timing, cpu_time, draw, machine, milliseconds, table
-from dial import PACKAGES, TOLERANCES, Goal, at_least, at_most, many_groups, ten_answers
+from common import (
+    TWO_GROUPS,
+    Goal,
+    Rows,
+    Timing,
+    at_least,
+    at_most,
+    cpu_time,
+    draw,
+    machine,
+    milliseconds,
+    show_goals,
+    table,
+)
+from dial import PACKAGES, TOLERANCES, many_groups, ten_answers
 from numpy.typing import NDArray
 from peers import MISSING, PEERS, Fairlearn, Peer, quiet
 from threadpoolctl import threadpool_limits
@@ -230,13 +243,7 @@ def report(given: argparse.Namespace) -> None:
     print(table(["criterion", *one], lines))
 
     verdicts = goals(timings, searching, one)
-    print("\nGoals:\n")
-    print(
-        table(
-            ["result", "goal", "measured", "verdict"],
-            [[g.what, g.goal, g.value, g.verdict] for g in verdicts],
-        )
-    )
+    show_goals(verdicts)
     if given.record is not None:
         record = {
             "command": command_line(),

@@ -20,7 +20,21 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from common import TWO_GROUPS, Integers, Rows, Timing, cpu_time, draw, machine, milliseconds, table
+from common import (
+    TWO_GROUPS,
+    Goal,
+    Integers,
+    Rows,
+    Timing,
+    at_least,
+    at_most,
+    cpu_time,
+    draw,
+    machine,
+    milliseconds,
+    show_goals,
+    table,
+)
 from numpy.typing import NDArray
 from peers import MISSING, PEERS, quiet
 from threadpoolctl import threadpool_limits
@@ -172,29 +186,6 @@ def own_gaps(rows: Rows) -> str:
     )
 
 
-@dataclass(frozen=True)
-class Goal:
-    """A result and its goal."""
-
-    what: str
-    goal: str
-    value: str
-    verdict: str
-
-
-def at_least(what: str, value: float | None, goal: float) -> Goal:
-    """Return a goal for a speedup; None if it was not measured."""
-    if value is None:
-        return Goal(what, f">= {goal:,.0f}x", "not measured", "-")
-    return Goal(what, f">= {goal:,.0f}x", f"{value:,.1f}x", "ok" if value >= goal else "miss")
-
-
-def at_most(what: str, value: float, goal: float, unit: str) -> Goal:
-    """Return a goal for a time or a ratio that should stay small."""
-    verdict = "ok" if value <= goal else "miss"
-    return Goal(what, f"<= {goal:g}{unit}", f"{value:.3g}{unit}", verdict)
-
-
 def goals(rows: Rows, measured: Measured, repeats: int, rng: np.random.Generator) -> list[Goal]:
     """Return the promised results for these rows."""
     ours = measured.timings["fairdial"].seconds
@@ -282,9 +273,7 @@ def report(
     print(f"\nGaps on the same rows (the libraries' for tolerance {TOLERANCE:g}):\n")
     print("\n".join(remarks))
     print(f"\nTen tolerances of each criterion at {goal_rows:,} rows: {criteria}.")
-    print(f"\nGoals at {goal_rows:,} rows:\n")
-    rows_of = [[g.what, g.goal, g.value, g.verdict] for g in verdicts or []]
-    print(table(["result", "goal", "measured", "verdict"], rows_of))
+    show_goals(verdicts or [], f"Goals at {goal_rows:,} rows:")
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -217,7 +217,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if given.task is not None:
         print(json.dumps(run_task(given.task, given.folder, given.repeats)))
         return
-    rows, repeats = (200_000, 1) if given.quick else (given.rows, given.repeats)
+    rows, repeats = (50_000, 1) if given.quick else (given.rows, given.repeats)
     if given.quick:
         print("A quick run checks that the script works; its numbers mean nothing.\n")
     with tempfile.TemporaryDirectory(dir=given.folder) as folder:

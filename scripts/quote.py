@@ -12,6 +12,12 @@ adult/equal_opportunity), a quantity and its arguments. Names with spaces are in
 last argument that starts with a colon is a number format: ``:.1f``, ``:.0%``. The tests compute
 every quote again and compare.
 
+A figure is a cell of a benchmark's tables in benchmarks/record.json, which ``make bench`` writes:
+
+    ten tolerances take <!-- figure dial 1,000,000 fairdial -->10.4<!-- end --> ms
+
+It names a script, cells of the line, and the column; ``:/1000`` divides it.
+
 The quantities are the functions below; ``--help`` lists them. They are on test rows, over the
 splits of a study. GAP is one of the plan's. WHAT is a gap, mean (over the gaps; the default), grid
 (over the common tolerances), all three in points of accuracy, or hv or inverted-hv.
@@ -21,6 +27,7 @@ from __future__ import annotations
 
 import argparse
 import inspect
+import json
 import re
 import shlex
 import subprocess
@@ -28,7 +35,7 @@ import sys
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -42,7 +49,10 @@ from fairdial.bench.writers import markdown_table
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "docs" / "results"
-MARKED = re.compile(r"(<!--\s+(quote|python)\s+([^>]+?)\s+-->)(.*?)(<!-- end -->)", re.DOTALL)
+RECORD = ROOT / "benchmarks" / "record.json"
+MARKED = re.compile(
+    r"(<!--\s+(quote|figure|python)\s+([^>]+?)\s+-->)(.*?)(<!-- end -->)", re.DOTALL
+)
 WHAT = {"mean": MATCHED, "hv": HV, "inverted-hv": INVERTED}
 
 
@@ -274,6 +284,33 @@ def quote(text: str) -> str:
     return value if isinstance(value, str) else value.show(spec)
 
 
+@cache
+def benchmarks() -> dict[str, Any]:
+    """Return the tables of the last run of the benchmarks, by script."""
+    found: dict[str, Any] = json.loads(RECORD.read_text("utf-8"))
+    return {name: entry["tables"] for name, entry in found.items()}
+
+
+def figure(text: str) -> str:
+    """Return a cell of a benchmark's tables: SCRIPT CELL... COLUMN [:/NUMBER]."""
+    script, *cells = shlex.split(text)
+    divisor = float(cells.pop()[2:]) if cells and cells[-1].startswith(":/") else None
+    if script not in benchmarks():
+        raise ValueError(f"the record has no {script!r}, but {', '.join(benchmarks())}")
+    *wanted, column = cells
+    found = [
+        line[table["head"].index(column)]
+        for table in benchmarks()[script]
+        for line in table["lines"]
+        if column in table["head"] and all(cell in line for cell in wanted)
+    ]
+    if len(found) != 1:
+        raise ValueError(f"{len(found)} lines have {', '.join(wanted)} and a column {column!r}")
+    if divisor is None:
+        return str(found[0])
+    return f"{float(found[0].replace(',', '')) / divisor:.3g}"
+
+
 def run(command: str) -> str:
     """Return what a script prints, as a block of its own."""
     done = subprocess.run(
@@ -295,7 +332,7 @@ def fill(page: str, *, commands: bool = False) -> str:
         if kind == "python" and not commands:
             return match[0]
         try:
-            new = quote(text) if kind == "quote" else run(text)
+            new = {"quote": quote, "figure": figure, "python": run}[kind](text)
         except (ValueError, KeyError) as error:
             raise ValueError(f"{' '.join(start.split())}: {error}") from error
         return start + (old if old.split() == new.split() else new) + end

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import runpy
 import shlex
@@ -49,6 +50,8 @@ def _beside_common(monkeypatch: pytest.MonkeyPatch) -> None:
         ("images.py", "step", {"plain training (FairBayes)", "GFB", "loading a batch"}),
         ("serve.py", "request", {"FairBayes, logistic regression"}),
         ("forests.py", "estimator", {"HistGradientBoosting", "LightGBM"}),
+        ("groups.py", "CPU ms", {"np.sort", "sweep"}),
+        ("commands.py", "peak MB", {"fairdial train", "fairdial predict", "predict, bare"}),
     ],
 )
 def test_a_benchmark_measures_what_it_is_for(script: str, column: str, lines: set[str]) -> None:
@@ -175,3 +178,53 @@ def test_an_unknown_method_to_compare_with_is_refused() -> None:
     assert done.returncode == 2
     assert "'single net'" in done.stderr
     assert "magic" in done.stderr
+
+
+# ---- make bench --------------------------------------------------------------------------------
+
+PRINTED = """a machine
+
+Goals at 10 rows:
+
+| result           | goal   | measured | verdict |
+| ---------------- | ------ | -------- | ------- |
+| ours against one | <= 2x  | 1.5x     | ok      |
+| one against ours | >= 10x | 1,200x   | ok      |
+| another          | <= 5 s | 6 s      | miss    |
+"""
+
+
+def measured(**values: str) -> list[dict[str, str]]:
+    goals = {"slow": "<= 2x", "fast": ">= 10x", "seconds": "<= 5 s"}
+    return [{"what": n, "goal": goals[n], "measured": v, "verdict": ""} for n, v in values.items()]
+
+
+def test_goals_are_read_from_what_a_script_prints() -> None:
+    script = runpy.run_path(str(FOLDER / "bench.py"))
+    (printed,) = script["parse"](PRINTED)
+    assert printed["title"] == "Goals at 10 rows:"
+    found = script["goals_of"]("dial", [printed])
+    assert [goal["verdict"] for goal in found] == ["ok", "ok", "miss"]
+    assert found[1]["what"] == "dial: one against ours"
+    assert [script["ratio"](goal["measured"]) for goal in found] == [1.5, 1200.0, None]
+
+
+def test_only_ratios_that_are_much_worse_count_as_regressions() -> None:
+    script = runpy.run_path(str(FOLDER / "bench.py"))
+    before = measured(slow="1.0x", fast="20x", seconds="1 s")
+    worse = script["regressions"]
+    assert worse(measured(slow="1.2x", fast="18x", seconds="9 s"), before) == []
+    (slower,) = worse(measured(slow="1.4x", fast="40x"), before)
+    assert "slow" in slower
+    (lower,) = worse(measured(slow="0.1x", fast="15x"), before)
+    assert "fast" in lower
+    assert worse(measured(slow="9x"), []) == []  # a new goal
+
+
+def test_every_script_of_make_bench_exists_and_the_page_shows_the_record() -> None:
+    script = runpy.run_path(str(FOLDER / "bench.py"))
+    assert all((FOLDER / step.script).is_file() for step in script["STEPS"])
+    record = json.loads(script["RECORD"].read_text("utf-8"))
+    assert script["write_page"](record) == script["PAGE"].read_text("utf-8")
+    for entry in record.values():
+        assert entry["tables"] == script["parse"](entry["output"])

@@ -21,7 +21,7 @@ SCRIPT: dict[str, Any] = runpy.run_path(str(ROOT / "scripts" / "quote.py"))
 PAGES = [
     page
     for page in [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
-    if "<!-- quote " in page.read_text("utf-8")
+    if re.search(r"<!--\s+(quote|figure)\s", page.read_text("utf-8"))
 ]
 STORED = [page.parents[1] for page in sorted((ROOT / "docs" / "results").glob("*/report/*.md"))]
 STUDY = "frontier/auto"
@@ -45,8 +45,8 @@ def test_quotes_are_what_the_records_say(document: Path) -> None:
 @pytest.mark.parametrize("document", PAGES, ids=[str(page.relative_to(ROOT)) for page in PAGES])
 def test_every_quote_is_closed(document: Path) -> None:
     text = document.read_text("utf-8")
-    started = len(re.findall(r"<!--\s+quote\s", text))
-    found = [mark for mark in SCRIPT["MARKED"].findall(text) if mark[1] == "quote"]
+    started = len(re.findall(r"<!--\s+(?:quote|figure)\s", text))
+    found = [mark for mark in SCRIPT["MARKED"].findall(text) if mark[1] != "python"]
     assert len(found) == started
     assert not any("<!--" in mark[3] for mark in found)
 
@@ -130,3 +130,16 @@ def test_a_table_of_the_report_is_quoted_whole() -> None:
 def test_a_quote_that_the_records_dont_have_is_refused(text: str, named: str) -> None:
     with pytest.raises(ValueError, match=re.escape(named)):
         SCRIPT["fill"](f"<!-- quote {text} -->0<!-- end -->")
+
+
+@pytest.mark.parametrize(
+    ("text", "named"),
+    [
+        ("magic 1,000,000 fairdial", "magic"),
+        ("dial 1,000,001 fairdial", "1,000,001"),
+        ("dial 1,000,000 beauty", "beauty"),
+    ],
+)
+def test_a_figure_that_the_benchmarks_did_not_print_is_refused(text: str, named: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(named)):
+        SCRIPT["fill"](f"<!-- figure {text} -->0<!-- end -->")
