@@ -1,4 +1,4 @@
-.PHONY: demo test quick lowest docs bench lint fmt peers clean
+.PHONY: demo test quick lowest fuzz docs bench lint fmt peers clean
 
-demo test quick lowest docs bench lint fmt peers clean:
+demo test quick lowest fuzz docs bench lint fmt peers clean:
 	@python3 run.py $@

@@ -49,6 +49,14 @@ OLD_TESTS = (  # what depends on other libraries; long brute-force laws don't
     "tests/tables",
     "tests/estimators/test_fairbayes.py",
 )
+FUZZ_TESTS = (
+    "tests/fuzz",
+    "tests/serve/server/test_fuzz_requests.py",
+    "tests/serve/server/test_openapi.py",
+    "tests/io/test_load.py::test_a_forged_manifest_is_read_or_refused_and_nothing_else",
+    "tests/io/test_objects.py::test_an_altered_file_is_read_or_refused_and_nothing_else",
+)
+FUZZ_EXAMPLES = 150  # of each harness in a round
 ALLOW_APT = "FAIRDIAL_APT"  # "allow": tests may install Debian's chromium
 
 
@@ -238,6 +246,22 @@ def lowest(rest: list[str]) -> None:
     step("pytest", env.python, "-m", "pytest", *plain, *chosen, variables=ONE_THREAD)
 
 
+def fuzz(rest: list[str]) -> None:
+    """Draw hostile folders, tables and requests for --seconds (600), and stop at a failure."""
+    parser = argparse.ArgumentParser(prog="run.py fuzz", description=fuzz.__doc__)
+    parser.add_argument("--seconds", type=float, default=600.0)
+    parser.add_argument("--seed", type=int, default=time.time_ns() % 2**31, help="of round 1")
+    given = parser.parse_args(rest)
+    prepare(MAIN)
+    end, round_number = time.monotonic() + given.seconds, 0
+    pytest = (MAIN.python, "-m", "pytest", "-q", *PARALLEL, *FUZZ_TESTS)
+    while round_number == 0 or time.monotonic() < end:
+        seed = f"--hypothesis-seed={given.seed + round_number}"
+        round_number += 1
+        variables = ONE_THREAD | {"FAIRDIAL_FUZZ_EXAMPLES": str(FUZZ_EXAMPLES)}
+        step(f"fuzz, round {round_number} ({seed})", *pytest, seed, variables=variables)
+
+
 def lint(_: list[str]) -> None:
     """Check style, formatting and types."""
     prepare(MAIN)
@@ -287,9 +311,9 @@ def clean(_: list[str]) -> None:
 
 TASKS = {
     task.__name__: task
-    for task in (demo, test, quick, lowest, docs, bench, lint, fmt, peers, clean)
+    for task in (demo, test, quick, lowest, fuzz, docs, bench, lint, fmt, peers, clean)
 }
-TAKE_ARGUMENTS = ("demo", "test", "quick", "lowest", "bench")
+TAKE_ARGUMENTS = ("demo", "test", "quick", "lowest", "fuzz", "bench")
 
 
 def main() -> None:

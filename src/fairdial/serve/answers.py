@@ -64,8 +64,8 @@ class Position(BaseModel):
     feasible: bool = Field(description="Whether that gap is within the tolerance.")
     certified_gap: float | None = Field(
         description="Upper bound of the gap on new rows at the confidence. At the dial's own "
-        "tolerance the bound holds for that tolerance alone; at others it holds for all "
-        "tolerances at once."
+        "tolerance the bound holds for that tolerance alone, if it was chosen without looking at "
+        "the calibration rows; at others it holds for all tolerances at once."
     )
     thresholds: dict[str, Extended] | None = Field(
         description="Logit threshold by group; null for a family of models."

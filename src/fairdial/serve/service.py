@@ -3,11 +3,13 @@
 Every answer says which tolerance, confidence and version of the dial, and which model, it used. The
 dial is read from the audit log for every request, so no process answers with an old one.
 
-*Which guarantee a decision has.* The dial's tolerance is recorded before anybody is decided on by
-it, so its certificate is the one for a tolerance that was fixed in advance. Any other tolerance is
-the caller's choice, and there may be many, so its certificate is the one that holds for all
-tolerances at once. A row's decision thus depends on the row, its tolerance and the dial, not on the
-other rows of the request.
+*Which guarantee a decision has.* The certificate of the dial's own tolerance is the one for a
+tolerance that was chosen without looking at the calibration rows. Recording it before anybody is
+decided on by it isn't enough for that, and the server can't check it: who chooses a tolerance by
+its figures, such as those on the page, needs the bound for all tolerances at once
+(``simultaneous=True``). Any other tolerance is the caller's choice, and there may be many, so its
+certificate is the one that holds for all tolerances at once. A row's decision thus depends on the
+row, its tolerance and the dial, not on the other rows of the request.
 """
 
 from __future__ import annotations
