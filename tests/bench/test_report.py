@@ -25,6 +25,7 @@ from fairdial.bench.figures import AREAS, _density, draw_areas, draw_differences
 from fairdial.bench.plan import make_plan
 from fairdial.bench.report import report_blocks, verdict, write_report
 from fairdial.bench.statistics import SPLIT_RATIO, corrected, paired
+from fairdial.bench.tables import warnings_table
 from fairdial.bench.writers import to_markdown
 
 ROWS = np.array([[300, 250], [150, 260]])
@@ -513,3 +514,14 @@ def test_a_null_method_that_differs_as_much_makes_it_noise():
 def test_too_few_seeds_show_nothing():
     assert verdict(claim([])).endswith("no seed has both methods.")
     assert verdict(claim([0.2])).endswith("on one seed, which shows nothing.")
+
+
+def test_warnings_that_differ_in_their_numbers_are_counted_together():
+    plan = make()
+    found = records(plan)
+    for i, record in enumerate(found):
+        record["warnings"] = [f"the gap is 0.{i + 100}", "the dial is short"][: 1 + i % 2]
+    rows = dict(warnings_table(read_study(plan, found)).rows)
+    assert rows["the gap is ..."] == str(len(found))
+    assert rows["the dial is short"] == str(len(found) // 2)
+    assert len(rows) == 2

@@ -32,6 +32,8 @@ from fairdial.bench.plan import Method
 from fairdial.bench.statistics import MOST_SEEDS, Paired, corrected, paired
 from fairdial.bench.store import Config
 
+DECIMAL = re.compile(r"\d+\.\d+")  # in a warning: a figure of one trial
+
 
 class Table(NamedTuple):
     """Cells as text; a table with a label also goes to LaTeX."""
@@ -169,15 +171,20 @@ def versions_table(study: Study) -> Table:
 
 
 def warnings_table(study: Study) -> Table:
-    """Return the warnings of trials, the most frequent first."""
-    counts: Counter[str] = Counter(
-        message for record in study.records for message in record.get("warnings", ())
-    )
+    """Return the warnings of trials, the most frequent first; "..." for numbers that differ."""
+    counts: Counter[str] = Counter()
+    texts: dict[str, set[str]] = {}
+    for record in study.records:
+        found = {DECIMAL.sub("...", message): message for message in record.get("warnings", ())}
+        counts.update(found.keys())
+        for pattern, message in found.items():
+            texts.setdefault(pattern, set()).add(message)
     ordered = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+    shown = {p: min(found) if len(found) == 1 else p for p, found in texts.items()}
     return Table(
         "Warnings, and the number of trials with each.",
         ("warning", "trials"),
-        tuple((message, str(n)) for message, n in ordered),
+        tuple((shown[pattern], str(n)) for pattern, n in ordered),
     )
 
 
