@@ -229,6 +229,7 @@ def test_a_pdf_is_printed_where_a_browser_is_installed(model, tmp_path, monkeypa
         ({"audit": "missing.sqlite"}, "audit"),
         ({"rows": Rows(NEW.X[:0], NEW.y[:0], NEW.groups[:0])}, "X"),
         ({"rows": Rows(NEW.X, NEW.y)}, "sensitive_features"),
+        ({"rows": Rows(NEW.X, NEW.y, NEW.groups, NEW.groups)}, "control_features"),
         ({"rows": Rows(NEW.X, NEW.y[1:], NEW.groups)}, "X"),
         ({"rows": Rows(NEW.X, NEW.y + 1, NEW.groups)}, "y"),
         ({"rows": Rows(NEW.X, NEW.y, np.char.add(NEW.groups, "?"))}, "sensitive_features"),
@@ -275,3 +276,9 @@ def test_strata_are_measured_within_each():
     ]
     assert facts["rows"]["here"]["gap"] == max(within)
     assert "strata" in render_report(facts)
+    first = new == "a"
+    some = Rows(NEW.X[first], NEW.y[first], NEW.groups[first], pd.Series(new[first]))
+    assert "strata" in render_report(report_data(model, some))
+    with pytest.raises(InvalidInputError) as refused:
+        report_data(model, ROWS)
+    assert refused.value.argument == "control_features"

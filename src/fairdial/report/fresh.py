@@ -78,6 +78,14 @@ def measure_rows(model: DialClassifier, rows: Rows, used: InUse, level: float) -
         check_same_length(codes, truth, ("X", "y"))
     elif find_criterion(model.criterion).needs_labels:
         raise InvalidInputError("y", f"be given for {find_criterion(model.criterion).name}")
+    stratified = model.frontier_.criterion.n_strata > 1
+    if stratified != (rows.control_features is not None):
+        raise InvalidInputError(
+            "control_features",
+            "be given: the demands hold within strata"
+            if stratified
+            else "be left out: the demands don't hold within strata",
+        )
     here = _decide(model, rows, used.tolerance, used.confidence)
     unlimited = _decide(model, rows, UNLIMITED, None)
     kind, strata = find_strata(find_criterion(model.criterion), rows.control_features, len(codes))

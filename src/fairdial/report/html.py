@@ -123,6 +123,8 @@ def _pictures(facts: Json) -> str:
         return ""
     here, unlimited, people = words.shown_rows(facts)
     rows = facts["rows"]
+    if len(facts["criterion"]["demands"]) != len(here["demands"]):
+        return ""  # the data lack a stratum
     sizes = [line["eligible"] for line in facts["calibration"]["groups"]]
     found = []
     demands = zip(facts["criterion"]["demands"], here["demands"], unlimited["demands"], strict=True)
