@@ -232,7 +232,7 @@ class Pricing(Dual):
     def evaluate(self, prices: Floats, smooth: float) -> tuple[float, Floats]:
         """Return the mean of the smoothed utilities after prices, and the scaled margins."""
         margin = (self.utility - self.loads @ prices) / smooth
-        return smooth * (self.weights @ np.logaddexp(0.0, margin)), margin
+        return float(smooth * (self.weights @ np.logaddexp(0.0, margin))), margin
 
     def curve(self, margin: Floats, smooth: float) -> tuple[Floats, Floats]:
         """Return what smoothed decisions add to the numerators, and the Hessian."""
