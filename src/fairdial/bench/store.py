@@ -25,6 +25,8 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, NotRequired, TypedDict, cast
 
+from threadpoolctl import threadpool_info
+
 from fairdial._files import write_file
 from fairdial.datasets.registry import DATASETS
 from fairdial.errors import InvalidInputError
@@ -160,8 +162,14 @@ def _drop_docstring(
 
 @cache
 def environment() -> dict[str, str]:
-    """Return the versions of Python, the packages and the code, and the kind of machine."""
+    """Return the versions of Python, the packages and the code, and the kind of machine.
+
+    ``kernels`` names the processors that NumPy's and SciPy's linear algebra is compiled for: other
+    kernels add in another order, and the last bits of scores differ.
+    """
     found = {"python": platform.python_version(), "machine": platform.machine()}
+    kernels = {library.get("architecture") for library in threadpool_info()} - {None}
+    found["kernels"] = " ".join(sorted(kernels)) or "unknown"
     for name in PACKAGES:
         try:
             found[name] = version(name)

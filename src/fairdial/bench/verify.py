@@ -38,6 +38,9 @@ class Comparison:
         point's counts, summed over labels and groups. At least as many decisions differ.
     problem : str
         What else differs, such as the data; then counts aren't compared.
+    other_kernels : bool
+        Whether the stored record was made with other linear algebra, or doesn't say: then scores
+        differ in their last bits, and a few decisions with them.
     """
 
     config: Config
@@ -46,6 +49,7 @@ class Comparison:
     differing: int
     rows: dict[str, int]
     problem: str = ""
+    other_kernels: bool = False
 
     @property
     def same(self) -> bool:
@@ -62,7 +66,9 @@ class Comparison:
         if self.problem:
             return f"differs: {trial}: {self.problem}"
         rows = " and ".join(f"{n} {kind} rows" for kind, n in self.rows.items() if n)
-        return f"differs: {trial}: {self.differing} of {self.points} operating points, by {rows}"
+        where = " (perhaps because of another processor)" if self.other_kernels else ""
+        points = f"{self.differing} of {self.points} operating points"
+        return f"differs: {trial}: {points}, by {rows}{where}"
 
 
 def draw(records: list[Record], size: int | None, seed: int) -> list[Record]:
@@ -107,7 +113,16 @@ def compare(stored: Record, again: Record) -> Comparison:
     }
     differing = np.any([n > 0 for n in apart.values()], axis=0)  # (n,)
     most = {kind: int(n.max(initial=0)) for kind, n in apart.items()}
-    return Comparison(stored["config"], commit, len(differing), int(differing.sum()), most)
+    kernels = [record["environment"].get("kernels", "unknown") for record in (stored, again)]
+    other = kernels[0] == "unknown" or kernels[0] != kernels[1]
+    return Comparison(
+        stored["config"],
+        commit,
+        len(differing),
+        int(differing.sum()),
+        most,
+        other_kernels=other,
+    )
 
 
 def _agree(stored: Any, again: Any) -> bool:
