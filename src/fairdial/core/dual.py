@@ -53,6 +53,20 @@ class Dual(ABC):
     def soft_rates(self, prices: Floats) -> Floats:
         """Return the expected rates of smoothed decisions, (L,)."""
 
+    @abstractmethod
+    def gain(self, prices: Floats) -> float:
+        """Return the mean of the best utilities after prices, without smoothing."""
+
+    def bound(self, prices: Floats) -> tuple[float, float]:
+        """Return intercept and slope in the tolerance of the bound that prices give.
+
+        No rule, randomized or not, that keeps the expected rates within tolerance ``d`` has more
+        expected utility than ``intercept + slope * d``: weak duality. The prices of each demand
+        are balanced (``balance``).
+        """
+        intercept = self.gain(prices) - float(self.start @ prices)
+        return intercept, float(self.widths @ (self.shares * np.abs(prices)) / 2)
+
     def balance(self, prices: Floats) -> Floats:
         """Return prices moved so that their mean over each demand's groups is 0.
 

@@ -1,18 +1,23 @@
-"""Operating points of a blind dial: prices in place of group thresholds."""
+"""Operating points of a dial with prices in place of group thresholds."""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
 from hashlib import sha256
+from typing import Any, NamedTuple, Self
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fairdial._arrays import Codes, Counts, Floats, Indices, Kinds, Mask, Scores, Weights
 from fairdial.core.criteria import Criterion
 from fairdial.core.decide import select
+from fairdial.core.dual import Dual
 from fairdial.core.fixed_sequence import Rules
 from fairdial.core.operating_points import PointTable
-from fairdial.core.price_path import Counter, count_path, find_knots, improving
+from fairdial.core.price_path import Counter, States, count_path, find_knots, improving
 from fairdial.core.prices import Gains, Pricing, find_gains
 from fairdial.core.problem import Problem
 from fairdial.core.rule_sequences import N_PATH, PATH_SHARE, SALT
@@ -126,8 +131,54 @@ class PriceRules:
         return Rules(places.astype(np.float64), thresholds, self.tested[places], self.testing)
 
 
+class Walk(NamedTuple):
+    """A path of prices on rows: the program, the states, and whether it is one segment."""
+
+    pricing: Dual
+    states: States
+    is_single: bool
+
+
+class Scale(NamedTuple):
+    """How mean expected utilities become the objective: ``unit * utility + constant``."""
+
+    gains: Gains
+    unit: float
+    constant: float
+
+
+class PricedRows(ABC):
+    """Calibration rows of a dial with prices."""
+
+    weights: Weights | None
+
+    @abstractmethod
+    def take(self, rows: Mask) -> Self:
+        """Return some of the rows."""
+
+    @abstractmethod
+    def total(self) -> Counts:
+        """Return all rows by kind and group, (C, K)."""
+
+    @abstractmethod
+    def identity(self) -> Sequence[NDArray[Any]]:
+        """Return arrays that tell these rows, in their order, from others."""
+
+    @abstractmethod
+    def scale(self, problem: Problem) -> Scale:
+        """Return how utilities become the objective."""
+
+    @abstractmethod
+    def walk(self, problem: Problem, scale: Scale) -> Walk:
+        """Return the path from no prices to the most equal decisions."""
+
+    @abstractmethod
+    def count_rules(self, criterion: Criterion, rules: PricePoints) -> Counts:
+        """Return the rows that each rule selects, (R, C, K)."""
+
+
 @dataclass(frozen=True, eq=False)
-class ScoredRows:
+class ScoredRows(PricedRows):
     """Calibration rows of a blind dial.
 
     Attributes
@@ -160,10 +211,18 @@ class ScoredRows:
             None if self.weights is None else self.weights[rows],
         )
 
+    def identity(self) -> Sequence[NDArray[Any]]:
+        """Return logits and true groups."""
+        return self.logits.astype(np.float64), self.codes.astype(np.int64)
+
     def counter(self) -> Counter:
         """Return what counts decisions on these rows."""
         n_kinds = 1 if self.kinds is None else 2
         return Counter(self.codes, self.kinds, self.posterior.shape[1], n_kinds, self.weights)
+
+    def total(self) -> Counts:
+        """Return all rows by kind and group, (C, K)."""
+        return self.counter().total()
 
     def pricing(self, criterion: Criterion, gains: Gains) -> Pricing:
         """Return the linear program of these rows."""
@@ -179,55 +238,71 @@ class ScoredRows:
         positives = float(weights @ positive)
         return float(weights.sum()) - positives, positives
 
+    def scale(self, problem: Problem) -> Scale:
+        """Return how utilities, at most 1, become the objective."""
+        labels = self.labels()
+        terms, gains = problem.objective.terms(*labels), find_gains(problem, *labels)
+        unit = sum(labels) * max(terms.true_positive, -terms.false_positive)
+        return Scale(gains, unit, terms.constant)
 
-def find_price_points(rows: ScoredRows, problem: Problem) -> PricePoints:
-    """Return the operating points of a blind dial, least constrained first."""
+    def walk(self, problem: Problem, scale: Scale) -> Walk:
+        """Return the path from no prices to the most equal decisions."""
+        pricing, counter = self.pricing(problem.criterion, scale.gains), self.counter()
+        single = problem.nested is True
+        knots = find_knots(pricing, counter, problem.criterion, counter.total(), single=single)
+        return Walk(pricing, count_path(pricing, counter, knots), len(knots) <= 2)
+
+    def count_rules(self, criterion: Criterion, rules: PricePoints) -> Counts:
+        """Return the rows that each rule selects, (R, C, K)."""
+        pricing, counter = self.pricing(criterion, rules.gains), self.counter()
+        flat = rules.prices.reshape(len(rules), -1)
+        return np.stack(
+            [counter.count(np.flatnonzero(select(pricing.margins(line), 0.0))) for line in flat]
+        )
+
+
+def find_price_points(rows: PricedRows, problem: Problem) -> PricePoints:
+    """Return the operating points of a dial with prices, least constrained first."""
     points = _path_points(rows, problem)
     if rows.weights is None:
         points.rules = _find_rules(rows, problem)
     return points
 
 
-def _path_points(rows: ScoredRows, problem: Problem, n_bounds: int = N_BOUNDS) -> PricePoints:
-    criterion, negatives_positives = problem.criterion, rows.labels()
-    gains = find_gains(problem, *negatives_positives)
-    pricing, counter = rows.pricing(criterion, gains), rows.counter()
-    cells = counter.total()
-    single = problem.nested is True
-    knots = find_knots(pricing, counter, criterion, cells, single=single)
-    states = count_path(pricing, counter, knots)
-    gap = criterion.gap_of(states.selected, cells)
+def _path_points(rows: PricedRows, problem: Problem, n_bounds: int = N_BOUNDS) -> PricePoints:
+    criterion, scale = problem.criterion, rows.scale(problem)
+    pricing, states, single = rows.walk(problem, scale)
+    gap = criterion.gap_of(states.selected, rows.total())
     kept = improving(gap)
     prices = states.prices[kept]
     some = prices[np.unique(np.linspace(0, len(kept) - 1, n_bounds).round().astype(np.intp))]
     lines = np.array([pricing.bound(pricing.balance(line)) for line in some]).reshape(-1, 2)
-    terms, total = problem.objective.terms(*negatives_positives), sum(negatives_positives)
-    unit = total * max(terms.true_positive, -terms.false_positive)  # gains are at most 1
     return PricePoints(
         states.setting[kept],
         gap[kept],
         prices.reshape(len(kept), len(criterion.demands), -1),
         states.selected[kept],
-        unit * states.value[kept] + terms.constant,
-        gains,
-        unit * lines + np.array([terms.constant, 0.0]),
-        nested=len(knots) <= 2,
+        scale.unit * states.value[kept] + scale.constant,
+        scale.gains,
+        scale.unit * lines + np.array([scale.constant, 0.0]),
+        nested=single,
     )
 
 
-def _find_rules(rows: ScoredRows, problem: Problem) -> PriceRules | None:
+def _find_rules(rows: PricedRows, problem: Problem) -> PriceRules | None:
     """Find rules on a part of the rows, and count them on the others.
 
     Rows are drawn by a generator whose seed is a hash of all of them (``rule_sequences.py`` says
     why): the same rows in the same order are always divided the same way.
     """
     digest = sha256(SALT)
-    for array in (rows.logits.astype(np.float64), rows.codes.astype(np.int64)):
+    for array in rows.identity():
         digest.update(np.ascontiguousarray(array).tobytes())
     rng = np.random.default_rng(int.from_bytes(digest.digest()[:16], "little"))
-    chosen = rng.random(len(rows.logits)) < PATH_SHARE
+    cells = rows.total()
+    chosen = rng.random(len(rows.identity()[0])) < PATH_SHARE
     part, rest = rows.take(chosen), rows.take(~chosen)
-    sizes = [problem.criterion.eligible_counts(some.counter().total()) for some in (part, rest)]
+    sizes = [problem.criterion.eligible_counts(some.total()) for some in (part, rest)]
     if not all(size.all() for size in sizes):
         return None
     points = _path_points(part, problem, n_bounds=0)
@@ -236,7 +311,7 @@ def _find_rules(rows: ScoredRows, problem: Problem) -> PriceRules | None:
     grid[-1] = largest
     places = np.unique(points.find(grid)[0])[::-1]  # most equal first
     rules = points.tabulate(places)
-    tested, cells = _count_rules(rest, problem.criterion, rules), rows.counter().total()
+    tested = rest.count_rules(problem.criterion, rules)
     selected: Counts = np.asarray(rules.read(np.arange(len(rules)))[1] + tested)
     table = PricePoints(
         rules.setting,
@@ -248,13 +323,4 @@ def _find_rules(rows: ScoredRows, problem: Problem) -> PriceRules | None:
         np.zeros((0, 2)),
         nested=False,
     )
-    return PriceRules(table, rules.gap, tested, rest.counter().total())
-
-
-def _count_rules(rows: ScoredRows, criterion: Criterion, rules: PricePoints) -> Counts:
-    """Return the rows that each rule selects, (R, C, K)."""
-    pricing, counter = rows.pricing(criterion, rules.gains), rows.counter()
-    flat = rules.prices.reshape(len(rules), -1)
-    return np.stack(
-        [counter.count(np.flatnonzero(select(pricing.margins(line), 0.0))) for line in flat]
-    )
+    return PriceRules(table, rules.gap, tested, rest.total())

@@ -213,16 +213,9 @@ class Pricing(Dual):
             margin -= column * price
         return margin
 
-    def bound(self, prices: Floats) -> tuple[float, float]:
-        """Return intercept and slope in the tolerance of the bound that prices give.
-
-        No rule, randomized or not, that keeps the expected rates within tolerance ``d`` has more
-        expected utility than ``intercept + slope * d``: weak duality. The prices of each demand
-        are balanced (``balance``).
-        """
-        margin = self.margins(prices)
-        intercept = self.weights @ np.maximum(margin, 0.0) - self.start @ prices
-        return float(intercept), float(self.widths @ (self.shares * np.abs(prices)) / 2)
+    def gain(self, prices: Floats) -> float:
+        """Return the mean of the best utilities after prices, without smoothing."""
+        return float(self.weights @ np.maximum(self.margins(prices), 0.0))
 
     def soft_rates(self, prices: Floats) -> Floats:
         """Return the expected rates of smoothed decisions, (L,)."""
