@@ -116,6 +116,9 @@ def _known_inputs(inputs: Inputs) -> dict[str, Categories]:
     for block in inputs.blocks:
         if isinstance(block, (Code, OneHot, Categorical)):
             own: set[Hashable] = set(block.categories)
+            if isinstance(block, Code) and _is_mean(block):  # another feature of the same column
+                found[str(block.name)] = Categories(own, RARE)
+                continue
             if isinstance(block, Code):  # infrequent values share a code
                 times = Counter(block.codes)
                 own = {
@@ -135,6 +138,7 @@ def _known(encoder: object) -> dict[str, Categories]:
 
     from fairdial.tables.encoder import TableEncoder
     from fairdial.tables.frequent import FrequentEncoder
+    from fairdial.tables.means import MeanEncoder
 
     if isinstance(encoder, TableEncoder):
         rules: tuple[Any, ...] = encoder.columns_
@@ -148,7 +152,7 @@ def _known(encoder: object) -> dict[str, Categories]:
         }
     if not isinstance(encoder, ColumnTransformer):
         return {}
-    return {
+    found = {
         str(name): Categories({*values} - {*rare}, CUT)
         if rare is not None
         else Categories(set(values), RARE if isinstance(step, FrequentEncoder) else NEW)
@@ -156,6 +160,14 @@ def _known(encoder: object) -> dict[str, Categories]:
         if isinstance(step, (OrdinalEncoder, OneHotEncoder)) and isinstance(columns, list)
         for name, values, rare in zip(columns, step.categories_, _rare(step), strict=True)
     }
+    means = [step for _, step, _ in encoder.transformers_ if isinstance(step, MeanEncoder)]
+    blocks = [block for step in means for block in step.blocks_]
+    return found | {str(b.name): Categories(set(b.categories), RARE) for b in blocks}
+
+
+def _is_mean(block: Code) -> bool:
+    """Return whether a block gives each category a share of labels, and not a number of its own."""
+    return block.unknown is not None and 0 < block.unknown < 1
 
 
 def _rare(step: OrdinalEncoder | OneHotEncoder) -> list[Iterable[Hashable] | None]:

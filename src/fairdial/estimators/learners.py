@@ -25,6 +25,7 @@ from fairdial.tables.categories import CategoryEncoder
 from fairdial.tables.encoder import TableEncoder, wide_steps
 from fairdial.tables.frequent import FrequentEncoder
 from fairdial.tables.inputs import MOST_CODES
+from fairdial.tables.means import MeanEncoder
 
 MANY_ROWS = 100_000  # with fewer, a single thread grows the trees in seconds
 AS_FLOATS = {"dtype": "float64", "ensure_all_finite": False}  # pandas' NA becomes NaN
@@ -54,8 +55,10 @@ def boosting(
 ) -> BaseEstimator:
     """Return gradient boosting in which text columns are categories.
 
-    Its trees are smaller than scikit-learn's default, unless other settings are given. Pandas'
-    nullable columns become floats, with NaN for missing values.
+    Columns with many categories also become shares of positive labels
+    (:class:`~fairdial.tables.means.MeanEncoder`). The trees are smaller than scikit-learn's
+    default, unless other settings are given. Pandas' nullable columns become floats, with NaN for
+    missing values.
 
     Examples
     --------
@@ -72,7 +75,10 @@ def boosting(
         max_categories=MOST_CODES,
     )
     floats = FunctionTransformer(check_array, kw_args=AS_FLOATS)
-    columns = ColumnTransformer([("texts", codes, list(texts))], remainder=floats)
+    means = MeanEncoder(random_state=seed)
+    columns = ColumnTransformer(
+        [("texts", codes, list(texts)), ("means", means, list(texts))], remainder=floats
+    )
     classifier = HistGradientBoostingClassifier(
         categorical_features=list(range(len(texts))), random_state=seed, **trees
     )

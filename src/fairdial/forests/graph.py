@@ -45,7 +45,12 @@ def _ensemble(
     leaf_place = np.cumsum(~is_inner) - 1
     splits = forest.threshold[inner].astype(dtype)
     left, right = forest.left[inner], forest.right[inner]
+    members = unpack_sets(forest.sets)
     by_set = forest.set_index[inner] >= 0
+    empty = by_set.copy()  # sets that only missing values pass, which the operator doesn't take
+    empty[by_set] = ~members[forest.set_index[inner][by_set]].any(axis=1)
+    by_set &= ~empty
+    splits[empty] = np.finfo(dtype).min
     roots = forest.offsets[:-1]
     grows = is_inner[roots]
     values = forest.value[~is_inner]
@@ -73,7 +78,6 @@ def _ensemble(
         attributes[f"nodes_{name}nodeids"] = place.tolist()
         attributes[f"nodes_{name}leafs"] = leaf.astype(int).tolist()
     if by_set.any():
-        members = unpack_sets(forest.sets)
         chosen = forest.set_index[inner][by_set]
         parts = [np.append(np.flatnonzero(members[i]), np.nan) for i in chosen]  # NaN ends a set
         attributes["membership_values"] = graph.tensor(np.concatenate(parts).astype(dtype))

@@ -1,7 +1,8 @@
 """Steps of scikit-learn's pipelines as plain inputs.
 
-Known steps are TableEncoder, CategoryEncoder, FrequentEncoder, OrdinalEncoder, OneHotEncoder,
-StandardScaler, SimpleImputer, "passthrough", and ColumnTransformers and Pipelines of these.
+Known steps are TableEncoder, CategoryEncoder, FrequentEncoder, MeanEncoder, OrdinalEncoder,
+OneHotEncoder, StandardScaler, SimpleImputer, "passthrough", and ColumnTransformers and Pipelines
+of these.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from fairdial.tables.columns import to_builtin
 from fairdial.tables.encoder import TableEncoder
 from fairdial.tables.frequent import FrequentEncoder
 from fairdial.tables.inputs import Code, InputBlock, Inputs, Number, OneHot
+from fairdial.tables.means import MeanEncoder
 
 
 @dataclass(frozen=True)
@@ -248,6 +250,15 @@ def _category_encoder(step: Any, parts: list[Part]) -> list[Part]:
     ]
 
 
+def _mean_encoder(step: Any, parts: list[Part]) -> list[Part]:
+    if not all(part.is_column for part in parts):
+        raise CannotConvertError("a MeanEncoder after other steps")
+    return [
+        Part(replace(block, name=parts[place].block.name))
+        for block, place in zip(step.blocks_, step.places_, strict=True)
+    ]
+
+
 def _or_none(value: float | None) -> float | None:
     return None if value is None or math.isnan(value) else float(value)
 
@@ -261,6 +272,7 @@ STEPS: dict[type, Callable[[Any, list[Part]], list[Part]]] = {
     CategoryEncoder: _category_encoder,
     ColumnTransformer: _columns,
     FrequentEncoder: _ordinal,
+    MeanEncoder: _mean_encoder,
     OrdinalEncoder: _ordinal,
     OneHotEncoder: _one_hot,
     StandardScaler: _scaler,

@@ -30,11 +30,13 @@ from fairdial.tables.categories import CategoryEncoder
 from fairdial.tables.encoder import TableEncoder
 from fairdial.tables.frequent import FrequentEncoder
 from fairdial.tables.inputs import Code, Number, OneHot
+from fairdial.tables.means import MeanEncoder
 from fairdial.tables.plan import Categorical, Numeric
 
 OWN = (
     CategoryEncoder,
     FrequentEncoder,
+    MeanEncoder,
     TableEncoder,
     Categorical,
     Numeric,

@@ -39,6 +39,7 @@ HOMES = {  # where a class is imported from
     "TableEncoder": "fairdial.tables.encoder",
     "FrequentEncoder": "fairdial.tables.frequent",
     "CategoryEncoder": "fairdial.tables.categories",
+    "MeanEncoder": "fairdial.tables.means",
     "LGBMClassifier": "lightgbm",
     "XGBClassifier": "xgboost",
     "CatBoostClassifier": "catboost",

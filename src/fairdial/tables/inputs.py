@@ -103,6 +103,10 @@ class Code:
         missing = math.nan if self.missing is None else self.missing
         return {**dict(zip(self.categories, self.codes, strict=True)), None: missing}
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what files keep: the fields."""
+        return {name: value for name, value in self.__dict__.items() if name != "_table"}
+
     @property
     def _unknown(self) -> float:
         return math.nan if self.unknown is None else self.unknown
