@@ -57,7 +57,12 @@ FUZZ_TESTS = (
     "tests/io/test_objects.py::test_an_altered_file_is_read_or_refused_and_nothing_else",
 )
 FUZZ_EXAMPLES = 150  # of each harness in a round
-ALLOW_APT = "FAIRDIAL_APT"  # "allow": tests may install Debian's chromium
+ALLOW_APT = "FAIRDIAL_APT"  # "allow": tests may install these packages of Debian's
+SYSTEM = (  # name, tests that need it, program or path of one, package
+    ("chromium", "the browser tests", "chromium", "chromium"),
+    ("PostgreSQL", "the tests of its log", "/usr/lib/postgresql/*/bin/postgres", "postgresql"),
+    ("nginx", "the tests behind a proxy", "nginx", "nginx-light"),
+)
 
 
 @dataclass(frozen=True)
@@ -196,25 +201,26 @@ def step(name: str, *command: str, variables: dict[str, str] | None = None) -> N
     print(f"--- {name}: ok, {took:.1f} s", flush=True)
 
 
-def find_browser() -> None:
-    """Say how to get chromium for the browser tests; install it only where that is allowed."""
-    if shutil.which("chromium"):
-        return
-    command = "apt-get install --yes --no-install-recommends chromium"
-    if os.environ.get(ALLOW_APT) != "allow":
-        print(
-            f"chromium isn't installed: the browser tests are skipped. Install it ({command}), or "
-            f"set {ALLOW_APT}=allow to let this task do it.",
-            flush=True,
-        )
-        return
-    print(f"Installing chromium for the browser tests: {command} ...", flush=True)
-    quiet = surroundings() | {"DEBIAN_FRONTEND": "noninteractive"}
-    for words in ("apt-get --quiet update", command):
-        done = subprocess.run(words.split(), env=quiet, capture_output=True, text=True)
-        if done.returncode != 0:
-            print(f"{words} failed: {done.stderr.strip()[-300:]}", flush=True)
-            return
+def find_programs() -> None:
+    """Say how to get the programs that some tests need; install them only where allowed."""
+    for what, tests, found, package in SYSTEM:
+        if shutil.which(found) or any(Path("/").glob(found.lstrip("/"))):
+            continue
+        command = f"apt-get install --yes --no-install-recommends {package}"
+        if os.environ.get(ALLOW_APT) != "allow":
+            print(
+                f"{what} isn't installed: {tests} are skipped. Install it ({command}), or "
+                f"set {ALLOW_APT}=allow to let this task do it.",
+                flush=True,
+            )
+            continue
+        print(f"Installing {what} for {tests}: {command} ...", flush=True)
+        quiet = surroundings() | {"DEBIAN_FRONTEND": "noninteractive"}
+        for words in ("apt-get --quiet update", command):
+            done = subprocess.run(words.split(), env=quiet, capture_output=True, text=True)
+            if done.returncode != 0:
+                print(f"{words} failed: {done.stderr.strip()[-300:]}", flush=True)
+                break
 
 
 def demo(rest: list[str]) -> None:
@@ -226,7 +232,7 @@ def demo(rest: list[str]) -> None:
 def test(rest: list[str]) -> None:
     """Run lint, types and every test."""
     lint([])
-    find_browser()
+    find_programs()
     step("pytest", MAIN.python, "-m", "pytest", *PARALLEL, *rest, variables=ONE_THREAD)
 
 

@@ -15,13 +15,13 @@ import pytest
 import fairdial
 
 ROOT = Path(__file__).resolve().parents[1]
-USED = {"bench", "dist", "images", "large", "onnx", "plot", "save", "serve", "torch"}
+USED = {"bench", "dist", "images", "large", "onnx", "plot", "postgres", "save", "serve", "torch"}
 EXTRAS = USED | {"all", "catboost", "docs", "lightgbm", "peers", "tarte", "test", "xgboost"}
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 
 
-@pytest.mark.parametrize("name", ["lightgbm", "xgboost", "catboost"])
-def test_the_tests_install_what_the_boosters_extras_do(name: str) -> None:
+@pytest.mark.parametrize("name", ["lightgbm", "xgboost", "catboost", "postgres"])
+def test_the_tests_install_what_the_extras_do(name: str) -> None:
     extras = PROJECT["optional-dependencies"]
     installed = {line.split("#")[0].strip() for line in extras["test"]}
     assert {line.split("#")[0].strip() for line in extras[name]} <= installed

@@ -51,6 +51,23 @@ DROP_MISSING = click.option(
 OVERWRITE = click.option("--overwrite", is_flag=True, help="Replace what exists at --out.")
 
 
+class LogPlace(click.Path):
+    """An audit log: a file, or the address of a PostgreSQL database."""
+
+    name = "file or URL"
+
+    def __init__(self, *, exists: bool = False) -> None:
+        super().__init__(exists=exists, dir_okay=False, path_type=Path)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Return a URL as it is, and anything else as a path."""
+        if isinstance(value, str) and "://" in value:
+            if value.startswith(("postgresql://", "postgres://")):
+                return value
+            self.fail(f"must be a file or begin with postgresql://, got {value!r}.", param, ctx)
+        return super().convert(value, param, ctx)
+
+
 class Integer(click.IntRange):
     """An integer in a range."""
 

@@ -31,8 +31,9 @@ from fairdial.errors import InvalidInputError
 )
 @click.option(
     "--audit",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="Audit log of the server, with the history of the tolerance. [default: "
+    type=options.LogPlace(exists=True),
+    help="Audit log of the server, with the history of the tolerance: a file, or "
+    "postgresql://... [default: "
     "MODEL.audit.sqlite, if there is one]",
 )
 @click.option(
@@ -67,7 +68,7 @@ def report(
     folder: Path,
     data: Path | None,
     out: Path,
-    audit: Path | None,
+    audit: Path | str | None,
     tolerance: float | None,
     confidence: float | None,
     level: float,
@@ -118,7 +119,7 @@ def report(
     check_writable(out, overwrite)
     model = open_model(folder, key_file, trust)
     manifest = read_summary(folder, key_file).manifest
-    log = audit or Path(f"{folder.absolute()}{AUDIT_SUFFIX}")
+    beside = Path(f"{folder.absolute()}{AUDIT_SUFFIX}")
     rows = None
     if data is not None:
         before = hashlib.sha256(data.read_bytes()).hexdigest()
@@ -147,7 +148,7 @@ def report(
         tolerance=tolerance,
         confidence=confidence,
         level=level,
-        audit=log if log.is_file() else None,
+        audit=audit or (beside if beside.is_file() else None),
         name=name or folder.absolute().name,
         people=people,
         labels=label_names,

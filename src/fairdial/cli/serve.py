@@ -30,8 +30,14 @@ from fairdial.cli.page_options import page_names
 )
 @click.option(
     "--audit",
+    type=options.LogPlace(),
+    help="Audit log, which stores the current tolerance: a file, or postgresql://... for several "
+    "hosts. [default: MODEL.audit.sqlite]",
+)
+@click.option(
+    "--observed",
     type=click.Path(dir_okay=False, path_type=Path),
-    help="Audit log, which stores the current tolerance. [default: MODEL.audit.sqlite]",
+    help="File with the counts of observed rows. [default: the audit log's name with .observed]",
 )
 @click.option(
     "--read-only", is_flag=True, help="Nobody can change the tolerance; no token is needed."
@@ -72,7 +78,8 @@ def serve(
     host: str,
     port: int,
     workers: int,
-    audit: Path | None,
+    audit: Path | str | None,
+    observed: Path | None,
     read_only: bool,
     tolerance: float | None,
     confidence: float | None,
@@ -104,6 +111,7 @@ def serve(
         port=port,
         workers=workers,
         audit=audit,
+        observed=observed,
         read_only=read_only,
         tolerance=tolerance,
         confidence=confidence,

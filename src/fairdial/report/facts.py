@@ -21,7 +21,7 @@ from fairdial.errors import CannotCertifyError, FairdialWarning, InvalidInputErr
 from fairdial.estimators.base import DialClassifier
 from fairdial.registry import method_of
 from fairdial.report.fresh import InUse, Rows, measure_rows, number
-from fairdial.serve.audit import AuditLog
+from fairdial.serve.audit import AuditLog, is_database
 from fairdial.serve.page_criterion import describe_criterion
 from fairdial.serve.page_data import check_label_names, match_people
 
@@ -175,14 +175,16 @@ def _history(audit: str | Path | None) -> tuple[Json | None, Json | None]:
         raise InvalidInputError(
             "audit",
             "be an audit log as the server wrote it",
-            given=f"{str(audit)!r}, whose entry {altered} was altered",
+            given=f"{log.store.place!r}, whose entry {altered} was altered",
             hint="Report from a copy that was not altered, or find out who changed it.",
         )
     if not entries:
-        raise InvalidInputError("audit", "have entries", given=f"{str(audit)!r}, which has none")
+        raise InvalidInputError(
+            "audit", "have entries", given=f"{log.store.place!r}, which has none"
+        )
     total = int(str(entries[0]["version"]))
     history = {
-        "file": Path(audit).name,
+        "file": log.store.place if is_database(audit) else Path(audit).name,
         "total": total,
         "entries": entries[::-1],
         "last_hash": entries[0]["hash"],

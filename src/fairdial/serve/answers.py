@@ -27,6 +27,14 @@ class Health(BaseModel):
     status: Literal["ok"]
 
 
+class Readiness(BaseModel):
+    """The server can decide."""
+
+    status: Literal["ready"]
+    version: int = Field(description="The version of the dial.")
+    model: str = Field(description="Hash of the model.")
+
+
 class Decision(BaseModel):
     """The decision on one row."""
 

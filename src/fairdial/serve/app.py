@@ -27,8 +27,9 @@ from fairdial.serve.answers import (
     Health,
     ObserveAnswer,
     PredictAnswer,
+    Readiness,
 )
-from fairdial.serve.audit import AuditError, DialMovedError
+from fairdial.serve.entries import AuditError, DialMovedError
 from fairdial.serve.guard import INTERNAL_ERROR, App, Guard, error_body
 from fairdial.serve.observations import ObservedError
 from fairdial.serve.openapi import JSON, answers
@@ -92,11 +93,17 @@ def create_app(
         lifespan=lifespan,
     )
     decider, page = service.decider, _Page(document)
+    waits, read_dial = service.waits, service.current_dial
 
     @app.get("/healthz", responses=answers(Health))
     async def health(_: Request) -> Response:
         """Report that the server is up."""
         return Response(b'{"status":"ok"}', media_type=JSON)
+
+    @app.get("/readyz", responses=answers(Readiness, 503))
+    async def ready(_: Request) -> Response:
+        """Report whether the server can decide: the model is loaded and the dial can be read."""
+        return _json(await run_in_threadpool(service.ready))
 
     @app.post(
         "/v1/predict",
@@ -106,7 +113,7 @@ def create_app(
     async def predict(request: Request) -> Response:
         """Decide on rows, at the dial's tolerance or at tolerances of the request."""
         asked = await _parse(request)
-        dial = service.current_dial()
+        dial = service.current_dial() if not waits else await run_in_threadpool(read_dial)
         if service.is_fast(asked, dial):
             answer = service.predict(asked, dial)
         else:
@@ -340,7 +347,10 @@ async def _moved(request: Request, error: Exception) -> Response:
 
 async def _unavailable(request: Request, error: Exception) -> Response:
     log.error("request %s: %s", request.state.request, error)
-    detail = "a file of the server can't be read or written; nothing was changed."
+    done = "nothing was changed."
+    if isinstance(error, AuditError) and error.doubtful:
+        done = "the change may have been recorded; look at the dial before you try again."
+    detail = f"the audit log or the observations can't be read or written at the moment; {done}"
     return _problem(request, 503, detail)
 
 

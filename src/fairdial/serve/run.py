@@ -52,6 +52,7 @@ def serve(
     port: int = PORT,
     workers: int = 1,
     audit: str | os.PathLike[str] | None = None,
+    observed: str | os.PathLike[str] | None = None,
     read_only: bool = False,
     tolerance: float | None = None,
     confidence: float | None = None,
@@ -76,9 +77,14 @@ def serve(
         Where to listen; port 0 takes a free one.
     workers : int
         Number of processes.
-    audit : path, optional
+    audit : path or str, optional
         The audit log, which says what tolerance is in effect; created if it doesn't exist. By
-        default it is next to the model's folder, with ``.audit.sqlite`` added to its name.
+        default it is next to the model's folder, with ``.audit.sqlite`` added to its name. The
+        address of a PostgreSQL database, ``postgresql://user@host/name``, lets servers on several
+        hosts share it.
+    observed : path, optional
+        The counts of observed rows; by default next to the audit log, or to the model's folder if
+        the log is in a database.
     read_only : bool
         The dial can't be changed. The log is read if it exists, and never written.
     tolerance : float, optional
@@ -131,6 +137,7 @@ def serve(
         settings = prepare(
             model,
             audit=audit,
+            observed=observed,
             read_only=read_only,
             tolerance=tolerance,
             confidence=confidence,

@@ -30,8 +30,9 @@ from fairdial.core.frontier import MAX_ROW_TOLERANCES
 from fairdial.core.point import Point
 from fairdial.errors import CannotCertifyError
 from fairdial.serve.answers import number_json, point_data
-from fairdial.serve.audit import SERVER, AuditError, AuditLog, Entry
+from fairdial.serve.audit import AuditLog
 from fairdial.serve.deciding import Decider
+from fairdial.serve.entries import SERVER, AuditError, Entry
 from fairdial.serve.metrics import Metrics
 from fairdial.serve.monitor import Monitor
 from fairdial.serve.observations import Observations, ObservedError
@@ -119,6 +120,17 @@ class Service:
             self.log.close()
 
     # ---- the dial ------------------------------------------------------------------------------
+
+    @property
+    def waits(self) -> bool:
+        """Whether reading the dial waits for another machine."""
+        return self.log is not None and self.log.store.remote
+
+    def ready(self) -> dict[str, object]:
+        """Return what this server would decide with; raise AuditError if it can't decide."""
+        dial = self.current_dial()
+        self._point(dial)
+        return {"status": "ready", "version": dial.version, "model": self.model}
 
     def current_dial(self) -> Dial:
         """Return the dial as it is now."""

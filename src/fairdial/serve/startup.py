@@ -16,7 +16,8 @@ from fairdial.errors import (
     InvalidInputError,
     warn,
 )
-from fairdial.serve.audit import AUDIT_SUFFIX, SERVER, AuditLog, Entry
+from fairdial.serve.audit import AUDIT_SUFFIX, AuditLog, has_entries, is_database
+from fairdial.serve.entries import SERVER, AuditError, DialMovedError, Entry
 
 if TYPE_CHECKING:
     from fairdial.core.frontier import Frontier
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
 OBSERVER = "FAIRDIAL_OBSERVE_TOKEN"  # environment variable of the token for observations only
 SHORTEST_TOKEN = 16
+ATTEMPTS = 20  # to record the start while other servers start
 OBSERVED_SUFFIX = ".observed"
 LEVEL = 0.95  # confidence of the page's statements about new rows
 
@@ -56,6 +58,7 @@ def prepare(
     model: str | os.PathLike[str],
     *,
     audit: str | os.PathLike[str] | None,
+    observed: str | os.PathLike[str] | None = None,
     read_only: bool,
     tolerance: float | None,
     confidence: float | None,
@@ -91,15 +94,13 @@ def prepare(
     declared = frontier.criterion.declared  # as in DialClassifier.default_tolerance
     default = unpack(stored.manifest["parameters"]["tolerance"]) or declared or 0.0
     start = check_one_tolerance(default if tolerance is None else tolerance)
-    path: Path | None = Path(audit or f"{folder}{AUDIT_SUFFIX}").absolute()
-    if read_only and audit is None and path is not None and not path.is_file():
-        path = None
+    place, counts = _places(folder, audit, observed, scratch, read_only=read_only)
     settings = Settings(
         model=str(folder),
         hash=stored.hash,
         key=None if key is None else str(Path(key).absolute()),
-        audit=None if path is None else str(path),
-        observed=str(Path(scratch, "observed.sqlite") if read_only else f"{path}{OBSERVED_SUFFIX}"),
+        audit=place,
+        observed=counts,
         read_only=read_only,
         tolerance=start,
         default_tolerance=check_one_tolerance(default),
@@ -112,12 +113,34 @@ def prepare(
         labels=labels,
         trusted=trusted,
     )
-    if path is None or not _has_content(path):
+    if place is None or not has_entries(place):
         _find_point(frontier, start, confidence)  # before a log is created
     load_model(settings)
-    if path is not None:
+    if place is not None:
         _record_start(settings, frontier, requested=tolerance is not None)
     return settings
+
+
+def _places(
+    folder: Path,
+    audit: str | os.PathLike[str] | None,
+    observed: str | os.PathLike[str] | None,
+    scratch: str | os.PathLike[str],
+    *,
+    read_only: bool,
+) -> tuple[str | None, str]:
+    """Return where the audit log is, if there is one, and the file of the observations."""
+    beside = f"{folder}{AUDIT_SUFFIX}"  # observations stay on this host if the log doesn't
+    place: str | None
+    if audit is not None and is_database(audit):
+        place = str(audit)
+    else:
+        place = beside = str(Path(audit or beside).absolute())
+    if read_only and audit is None and not Path(beside).is_file():
+        place = None
+    if read_only:
+        return place, str(Path(scratch, "observed.sqlite"))
+    return place, str(Path(observed or f"{beside}{OBSERVED_SUFFIX}").absolute())
 
 
 def load_model(settings: Settings) -> DialClassifier:
@@ -235,32 +258,41 @@ def _record_start(settings: Settings, frontier: Frontier, *, requested: bool) ->
             raise InvalidInputError(
                 "audit",
                 "be unchanged since the server wrote it",
-                given=f"{settings.audit!r}, whose entry {altered} was altered",
-                hint="Keep that file, and start with another `audit`.",
+                given=f"{log.store.place!r}, whose entry {altered} was altered",
+                hint="Keep that log, and start with another `audit`.",
             )
-        last, moved = log.last(), log.moved()
-        tolerance, confidence = settings.tolerance, settings.confidence
-        if last is not None:
-            if moved or not requested or settings.read_only:
-                tolerance = last.tolerance
-                if requested and tolerance != settings.tolerance:
-                    _warn_unused(settings, last)
-            levels = [c for c in (last.confidence, settings.confidence) if c is not None]
-            confidence = max(levels, default=None)
-        point = _find_point(frontier, tolerance, confidence, moved=moved)
-        reason = _what_changed(last, settings.hash, tolerance, confidence)
-        if writable and reason is not None:
-            log.append(
-                tolerance=tolerance,
-                confidence=confidence,
-                gap=point.gap,
-                who=SERVER,
-                reason=reason,
-                model=settings.hash,
-                seen=last.version if last is not None else 0,
-            )
+        for _ in range(ATTEMPTS):
+            with contextlib.suppress(DialMovedError):  # by another server that starts
+                _record_once(log, settings, frontier, requested=requested)
+                return
+        raise AuditError("the dial changes too often to start")
     finally:
         log.close()
+
+
+def _record_once(log: AuditLog, settings: Settings, frontier: Frontier, *, requested: bool) -> None:
+    """Record the dial's tolerance; raise DialMovedError if the dial changes meanwhile."""
+    last, moved = log.last(), log.moved()
+    tolerance, confidence = settings.tolerance, settings.confidence
+    if last is not None:
+        if moved or not requested or settings.read_only:
+            tolerance = last.tolerance
+            if requested and tolerance != settings.tolerance:
+                _warn_unused(settings, last)
+        levels = [c for c in (last.confidence, settings.confidence) if c is not None]
+        confidence = max(levels, default=None)
+    point = _find_point(frontier, tolerance, confidence, moved=moved)
+    reason = _what_changed(last, settings.hash, tolerance, confidence)
+    if log.writable and reason is not None:
+        log.append(
+            tolerance=tolerance,
+            confidence=confidence,
+            gap=point.gap,
+            who=SERVER,
+            reason=reason,
+            model=settings.hash,
+            seen=last.version if last is not None else 0,
+        )
 
 
 def _warn_unused(settings: Settings, last: Entry) -> None:
@@ -308,12 +340,6 @@ def _find_point(
             group_rows=error.group_rows,
             group_rows_needed=error.group_rows_needed,
         ) from error
-
-
-def _has_content(path: Path) -> bool:
-    with contextlib.suppress(OSError):
-        return path.stat().st_size > 0
-    return False
 
 
 def describe_start(settings: Settings) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+import runpy
 import warnings
 from collections.abc import Callable, Coroutine, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -257,6 +258,38 @@ def cases(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Case]:
         return known[name]
 
     return find
+
+
+class Database:
+    """A PostgreSQL server, with a new schema for each log."""
+
+    def __init__(self, server: Any) -> None:
+        self.server, self._number = server, 0
+
+    def fresh(self) -> str:
+        """Return the address of a new, empty schema."""
+        self._number += 1
+        self.server.execute(self.server.url(), f"CREATE SCHEMA log{self._number}")
+        return str(self.server.url(f"log{self._number}"))
+
+
+@pytest.fixture(scope="session")
+def database() -> Iterator[Database]:
+    """A real server, from the system's packages."""
+    script = runpy.run_path(str(Path(__file__).parents[3] / "benchmarks" / "postgres.py"))
+    if script["programs"]() is None:
+        pytest.skip("PostgreSQL is not installed")
+    with script["running"]() as server:
+        yield Database(server)
+
+
+@pytest.fixture(params=["file", "database"])
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> Path | str:
+    """Where an audit log may be."""
+    if request.param == "file":
+        return tmp_path / "folder" / "audit.sqlite"
+    found: str = request.getfixturevalue("database").fresh()
+    return found
 
 
 @pytest.fixture

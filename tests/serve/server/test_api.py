@@ -13,7 +13,8 @@ import pytest
 
 from fairdial.serve import page_data, requests
 from fairdial.serve.app import MOST_BYTES
-from fairdial.serve.audit import AuditError, AuditLog
+from fairdial.serve.audit import AuditLog
+from fairdial.serve.entries import AuditError
 from fairdial.serve.service import Service
 
 GETS = ["/healthz", "/v1/dial", "/v1/audit", "/v1/observe", "/v1/frontier", "/metrics", "/"]
@@ -289,7 +290,7 @@ def test_a_full_disk_is_reported_and_loses_nothing(case, client, token, monkeypa
 
     monkeypatch.setattr(Service, "__init__", remember)
     ask = client(case)
-    writer = services[0].log._writer
+    writer = services[0].log.store._writer
     (pages,) = writer.execute("PRAGMA page_count").fetchone()
     writer.execute(f"PRAGMA max_page_count = {pages}")
     body = {"tolerance": 0.05, "reason": "r" * 500}

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import os
+import re
 import sqlite3
 import stat
 import threading
+from contextlib import closing
 from itertools import pairwise
 
+import psycopg
 import pytest
 
 from fairdial import InvalidInputError
-from fairdial.serve.audit import AuditError, AuditLog, DialMovedError
+from fairdial.serve.audit import AuditLog
+from fairdial.serve.entries import AuditError, DialMovedError
 
 
 @pytest.fixture
@@ -38,6 +42,22 @@ def move(log, tolerance, **options):
     )
 
 
+def tamper(place, *statements):
+    """Change a log behind its triggers."""
+    if isinstance(place, str):
+        with psycopg.connect(place) as connection:
+            connection.execute("ALTER TABLE fairdial_audit DISABLE TRIGGER ALL")
+            for statement in statements:
+                connection.execute(re.sub(r"\baudit\b", "fairdial_audit", statement))
+        return
+    with closing(sqlite3.connect(place)) as connection:
+        for trigger in ("audit_kept", "audit_unchanged"):
+            connection.execute(f"DROP TRIGGER {trigger}")
+        for statement in statements:
+            connection.execute(statement)
+        connection.commit()
+
+
 def fill(log):
     """Change the dial until the disk is full."""
     for _ in range(500):
@@ -48,16 +68,16 @@ def fill(log):
     raise AssertionError("never full")
 
 
-def test_a_new_log_is_empty_and_private(path, opened):
+def test_a_new_file_is_empty_and_private(path, opened):
     log = opened(path, create=True)
     assert log.last() is None
     assert log.entries(10) == []
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
 
 
-def test_every_reader_sees_a_move_as_soon_as_it_is_recorded(path, opened):
-    writer = opened(path, create=True)
-    readers = [opened(path), opened(path, write=False)]
+def test_every_reader_sees_a_move_as_soon_as_it_is_recorded(place, opened):
+    writer = opened(place, create=True)
+    readers = [opened(place), opened(place, write=False)]
     for i in range(20):
         entry = move(writer, i / 20, confidence=None if i % 2 else 0.9)
         assert entry.version == i + 1
@@ -65,8 +85,8 @@ def test_every_reader_sees_a_move_as_soon_as_it_is_recorded(path, opened):
             assert reader.last() == entry
 
 
-def test_an_entry_has_the_previous_tolerance(path, opened):
-    log = opened(path, create=True)
+def test_an_entry_has_the_previous_tolerance(place, opened):
+    log = opened(place, create=True)
     first, second = move(log, 0.3, confidence=0.9), move(log, 0.1)
     assert first.to_dict()["old"] is None
     assert second.to_dict()["old"] == {"tolerance": 0.3, "confidence": 0.9}
@@ -74,16 +94,16 @@ def test_an_entry_has_the_previous_tolerance(path, opened):
     assert first.time <= second.time
 
 
-def test_numbers_come_back_to_the_last_bit(path, opened):
-    log = opened(path, create=True)
+def test_numbers_come_back_to_the_last_bit(place, opened):
+    log = opened(place, create=True)
     for value in (0.1 + 0.2, 1 / 3, 5e-324, 0.0, 1.0):
         move(log, value)
         assert log.last().tolerance == value
         assert type(log.last().tolerance) is float
 
 
-def test_entries_come_last_first_and_in_pages(path, opened):
-    log = opened(path, create=True)
+def test_entries_come_last_first_and_in_pages(place, opened):
+    log = opened(place, create=True)
     for i in range(7):
         move(log, i / 10)
     assert [e.version for e in log.entries(3)] == [7, 6, 5]
@@ -91,8 +111,8 @@ def test_entries_come_last_first_and_in_pages(path, opened):
     assert [e.version for e in log.entries(99, before=1)] == []
 
 
-def test_a_change_based_on_an_old_version_is_refused(path, opened):
-    log = opened(path, create=True)
+def test_a_change_based_on_an_old_version_is_refused(place, opened):
+    log = opened(place, create=True)
     with pytest.raises(DialMovedError):
         move(log, 0.1, seen=1)
     move(log, 0.1, seen=0)
@@ -102,8 +122,8 @@ def test_a_change_based_on_an_old_version_is_refused(path, opened):
     assert log.last().tolerance == 0.2
 
 
-def test_of_many_changes_based_on_one_version_one_succeeds(path, opened):
-    logs = [opened(path, create=True) for _ in range(4)]
+def test_of_many_changes_based_on_one_version_one_succeeds(place, opened):
+    logs = [opened(place, create=True) for _ in range(4)]
     move(logs[0], 0.5)
     done, refused = [], []
 
@@ -122,8 +142,8 @@ def test_of_many_changes_based_on_one_version_one_succeeds(path, opened):
     assert logs[0].last() == done[0]
 
 
-def test_concurrent_changes_are_all_recorded_one_after_the_other(path, opened):
-    logs = [opened(path, create=True) for _ in range(3)]
+def test_concurrent_changes_are_all_recorded_one_after_the_other(place, opened):
+    logs = [opened(place, create=True) for _ in range(3)]
 
     def go(log):
         for i in range(10):
@@ -171,17 +191,12 @@ def test_entries_can_be_neither_changed_nor_deleted(path, opened):
         ("UPDATE audit SET old_tolerance = NULL WHERE version = 2", 2),
     ],
 )
-def test_an_altered_entry_is_found(statement, found, path, opened):
-    log, reader = opened(path, create=True), opened(path, write=False)
+def test_an_altered_entry_is_found(statement, found, place, opened):
+    log, reader = opened(place, create=True), opened(place, write=False)
     for tolerance in (0.1, -0.0, 1 / 3, 1):
         move(log, tolerance, confidence=0.9)
     assert log.altered() is None
-    other = sqlite3.connect(path)
-    for trigger in ("audit_kept", "audit_unchanged"):
-        other.execute(f"DROP TRIGGER {trigger}")
-    other.execute(statement)
-    other.commit()
-    other.close()
+    tamper(place, statement)
     assert log.altered() == reader.altered() == found
 
 
@@ -195,29 +210,25 @@ def test_an_altered_entry_is_found(statement, found, path, opened):
         "DELETE FROM audit WHERE version = 2",
     ],
 )
-def test_an_altered_entry_never_takes_effect(statement, path, opened):
-    log, reader = opened(path, create=True), opened(path, write=False)
+def test_an_altered_entry_never_takes_effect(statement, place, opened):
+    log, reader = opened(place, create=True), opened(place, write=False)
     for tolerance in (0.1, 0.2, 0.3):
         move(log, tolerance)
     assert log.last().tolerance == reader.last().tolerance == 0.3
-    other = sqlite3.connect(path)
-    for trigger in ("audit_kept", "audit_unchanged"):
-        other.execute(f"DROP TRIGGER {trigger}")
-    other.execute(statement)
-    other.commit()
-    other.close()
-    for one in (log, reader, opened(path)):
+    tamper(place, statement)
+    for one in (log, reader, opened(place)):
         with pytest.raises(AuditError):
             one.last()
     with pytest.raises(AuditError):
         move(log, 0.4)
 
 
-def test_the_whole_log_is_read_again_only_after_a_change(path, opened, monkeypatch):
-    log, other = opened(path, create=True), opened(path)
-    read, queries = AuditLog._read, []
+def test_the_whole_log_is_read_again_only_after_a_change(place, opened, monkeypatch):
+    log, other = opened(place, create=True), opened(place)
+    kind = type(log.store)
+    read, queries = kind.read, []
     monkeypatch.setattr(
-        AuditLog, "_read", lambda self, *a, **k: queries.append(a) or read(self, *a, **k)
+        kind, "read", lambda self, *a, **k: queries.append(a) or read(self, *a, **k)
     )
     for i in range(4):
         move(other, i / 10)
@@ -225,8 +236,8 @@ def test_the_whole_log_is_read_again_only_after_a_change(path, opened, monkeypat
         assert len(queries) == i + 1
 
 
-def test_changes_by_the_server_itself_dont_count_as_moved(path, opened):
-    log = opened(path, create=True)
+def test_changes_by_the_server_itself_dont_count_as_moved(place, opened):
+    log = opened(place, create=True)
     move(log, 0.1, who="server")
     assert not log.moved()
     move(log, 0.2)
@@ -249,21 +260,21 @@ def test_reading_creates_no_file(path, opened):
 
 def test_a_log_is_written_ahead_and_synchronized(path, opened):
     log = opened(path, create=True)
-    assert log._writer.execute("PRAGMA journal_mode").fetchone() == ("wal",)
-    assert log._writer.execute("PRAGMA synchronous").fetchone() == (2,)  # FULL
+    assert log.store._writer.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+    assert log.store._writer.execute("PRAGMA synchronous").fetchone() == (2,)  # FULL
 
 
 def test_a_full_disk_refuses_the_move_and_changes_nothing(path, opened):
     log, other = opened(path, create=True), opened(path)
     move(log, 0.1)
-    (pages,) = log._writer.execute("PRAGMA page_count").fetchone()
-    log._writer.execute(f"PRAGMA max_page_count = {pages}")
+    (pages,) = log.store._writer.execute("PRAGMA page_count").fetchone()
+    log.store._writer.execute(f"PRAGMA max_page_count = {pages}")
     fill(log)
     recorded = log.last().version
     for reader in (log, other):
         assert reader.last().version == recorded
         assert len(reader.entries(1000)) == recorded
-    log._writer.execute("PRAGMA max_page_count = 1000000")
+    log.store._writer.execute("PRAGMA max_page_count = 1000000")
     assert move(log, 0.3).version == recorded + 1  # no number was lost
 
 
@@ -291,10 +302,10 @@ def test_a_log_that_was_moved_away_is_not_written(path, opened):
         move(log, 0.2)
 
 
-def test_what_was_opened_for_reading_is_not_written(path, opened):
-    move(opened(path, create=True), 0.1)
+def test_what_was_opened_for_reading_is_not_written(place, opened):
+    move(opened(place, create=True), 0.1)
     with pytest.raises(AuditError):
-        move(opened(path, write=False), 0.2)
+        move(opened(place, write=False), 0.2)
 
 
 def test_a_missing_log_is_created_only_on_request(path):

@@ -11,8 +11,8 @@ import pytest
 
 from fairdial import InvalidInputError
 from fairdial.core.anytime import gap_sequence
-from fairdial.serve.audit import AuditError
 from fairdial.serve.drift import BINS, redial
+from fairdial.serve.entries import AuditError
 from fairdial.serve.observations import Observations
 from fairdial.serve.service import Service
 

@@ -14,6 +14,7 @@ from fairdial.serve.startup import make_app
 
 OPERATIONS = {
     "GET /healthz",
+    "GET /readyz",
     "POST /v1/predict",
     "GET /v1/frontier",
     "GET /v1/dial",

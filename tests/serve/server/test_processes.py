@@ -29,6 +29,7 @@ TOKEN = "a-token-of-enough-letters"
 SERVER = "from fairdial.cli import main; main()"
 START = 180.0  # seconds; many on a machine that has other things to do
 KILLS = 25
+DATABASE_KILLS = 6
 
 
 class Server:
@@ -208,7 +209,13 @@ def check_figures(server):
 @pytest.fixture
 def copies(cases, settings, tmp_path):
     """Starts servers of one model within a moment, and ends what is left of them."""
-    made = settings(cases("array"))
+    with copied(settings(cases("array")), tmp_path) as start:
+        yield start
+
+
+@contextmanager
+def copied(made, tmp_path):
+    """Like the fixture, from settings."""
     (tmp_path / "settings.json").write_text(json.dumps(asdict(made)))
     program = Path(__file__).with_name("server_of.py")
     process = subprocess.Popen(
@@ -241,6 +248,75 @@ def copies(cases, settings, tmp_path):
         with suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
     process.communicate()
+
+
+def test_two_servers_with_one_database_survive_each_others_end(cases, settings, database, tmp_path):
+    """One of two is killed in the middle of its moves, again and again; the other sees them all."""
+    rng, url = random.Random(0), database.fresh()
+    places = [tmp_path / name for name in "ab"]
+    for folder in places:
+        folder.mkdir()
+    made = [
+        settings(cases("array"), audit=url, observed=folder / "observed.sqlite")
+        for folder in places
+    ]
+    with copied(made[0], places[0]) as one, copied(made[1], places[1]) as other:
+        starts = [one, other]
+        running = [start() for start in starts]
+        answered = 0
+        for i in range(DATABASE_KILLS):
+            (mover, pid), (witness, _) = running[i % 2], running[1 - i % 2]
+            known = last(url).version
+            killer = threading.Timer(rng.uniform(0.02, 0.15), os.kill, (pid, signal.SIGKILL))
+            killer.start()
+            tried = 0.0
+            with suppress(OSError, http.client.HTTPException):
+                while True:
+                    tried = rng.random()
+                    status, body = mover.move(tried)
+                    assert status == 200
+                    moved = json.loads(body)
+                    seen = witness.json("GET", "/v1/dial")
+                    assert seen["version"] == moved["version"] == known + 1
+                    assert seen["tolerance"] == moved["tolerance"] == tried
+                    known, answered = moved["version"], answered + 1
+            killer.join()
+            status, body = witness.move(0.5)  # the lock is free, and no number was lost
+            found = json.loads(body)
+            assert status == 200
+            assert found["version"] in (known + 1, known + 2)  # recorded, but not answered
+            if found["version"] == known + 2:
+                (before,) = witness.json("GET", f"/v1/audit?limit=1&before={known + 2}")["entries"]
+                assert before["new"]["tolerance"] == tried
+            running[i % 2] = starts[i % 2]()
+        assert answered > 0
+        data = running[0][0].json("GET", "/v1/audit?limit=1000")
+        assert data["altered"] is None
+        assert [e["version"] for e in data["entries"]] == list(range(found["version"], 0, -1))
+
+
+def test_a_lost_database_is_a_clear_503_and_the_server_isnt_ready(cases, client, database, token):
+    ask = client(cases("array"), audit=database.fresh())
+    rows = {"rows": [{"features": row["features"]} for row in cases("array").rows(0, 1)]}
+    body = {"tolerance": 0.05, "reason": "x"}
+    assert ask.get("/readyz").json()["status"] == "ready"
+    assert ask.put("/v1/dial", json=body, headers=token).json()["version"] == 2
+    database.server.stop()
+    answers = [
+        ask.get("/readyz"),
+        ask.post("/v1/predict", json=rows),
+        ask.get("/v1/dial"),
+        ask.get("/v1/audit"),
+        ask.put("/v1/dial", json=body, headers=token),
+    ]
+    assert [answer.status_code for answer in answers] == [503] * 5
+    for answer in answers:
+        assert "audit log" in answer.json()["detail"]
+    assert ask.get("/healthz").status_code == 200
+    assert "fairdial_files_readable 0.0" in ask.get("/metrics").text
+    database.server.start()
+    assert ask.get("/readyz").json()["version"] == 2
+    assert ask.post("/v1/predict", json=rows).json()["version"] == 2
 
 
 def test_a_killed_server_leaves_the_dial_as_its_log_says(copies, tmp_path):
