@@ -11,6 +11,7 @@ from fairdial._version import __version__ as __version__
 
 if TYPE_CHECKING:  # the names of _HOMES, for type checkers and editors
     from fairdial.core.blind import sweep_blind as sweep_blind
+    from fairdial.core.classes import sweep_classes as sweep_classes
     from fairdial.core.criteria import Criterion as Criterion
     from fairdial.core.criteria import criterion as criterion
     from fairdial.core.demands import Demand as Demand
@@ -64,6 +65,7 @@ if TYPE_CHECKING:  # the names of _HOMES, for type checkers and editors
 
 _HOMES = {  # the public names by module
     "core.blind": ("sweep_blind",),
+    "core.classes": ("sweep_classes",),
     "core.criteria": (
         "Criterion",
         "criterion",

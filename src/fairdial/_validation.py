@@ -226,6 +226,25 @@ def check_posterior(posterior: object, n_groups: int, name: str = "posterior") -
     return array
 
 
+def check_class_scores(
+    scores: object, n_classes: int | None = None, name: str = "scores"
+) -> Scores:
+    """Return log-probabilities or logits of classes, (n, C), one of them finite in every row."""
+    classes = "more than one class" if n_classes is None else f"each of {n_classes} classes"
+    array = _as_real(np.asarray(scores), name)
+    if array.ndim != 2 or array.shape[1] < 2 or n_classes not in (None, array.shape[1]):
+        raise InvalidInputError(name, f"have a column for {classes}", given=f"shape {array.shape}")
+    known = (array < np.inf).all(axis=1) & (array > -np.inf).any(axis=1)  # NaN isn't
+    if not known.all():
+        row = int(np.argmin(known))
+        raise InvalidInputError(
+            name,
+            "hold numbers, or -inf for classes that are impossible",
+            given=f"{array[row].tolist()} in row {row} (counted from 0)",
+        )
+    return array
+
+
 def check_tolerance(tolerance: object, name: str = "tolerance") -> Floats:
     """Return a tolerance, or an array of them, in [0, 1]."""
     if type(tolerance) is float and 0.0 <= tolerance <= 1.0:  # the usual case

@@ -182,9 +182,9 @@ def threshold_table(frontier: Frontier, tolerances: Sequence[float]) -> pd.DataF
     import numpy as np
     import pandas as pd
 
-    from fairdial.core.frontier import refuse_blind
+    from fairdial.core.frontier import refuse_prices
 
-    refuse_blind(frontier, "exported")
+    refuse_prices(frontier, "exported")
     if frontier.is_family:
         raise InvalidInputError(
             "thresholds", "be used with a method that has thresholds", given="a model family"

@@ -135,6 +135,8 @@ class Certifier:
         Names of the groups.
     guide : Guide, optional
         Rules found on other rows.
+    classes : bool
+        Whether there are more than two classes, each of which counts all rows.
     """
 
     def __init__(
@@ -144,10 +146,13 @@ class Certifier:
         cells: Counts,
         groups: tuple[Hashable, ...],
         guide: Guide | None = None,
+        *,
+        classes: bool = False,
     ) -> None:
         self.guide = guide
         self.points, self.problem, self.cells, self.groups = points, problem, cells, groups
         self.criterion = problem.criterion
+        self.n_rows = int(cells.sum()) // (problem.criterion.n_strata if classes else 1)
         self._smallest: dict[tuple[int, float], float] = {}
 
     def certify(self, tolerance: Floats, confidence: float, *, simultaneous: bool) -> Certified:
@@ -162,13 +167,13 @@ class Certifier:
         if isinstance(self.points, PricePoints):
             if theorem == 2:
                 raise CannotCertifyError(
-                    "`confidence` in a blind dial covers tolerances that were chosen before "
+                    "`confidence` in a dial with prices covers tolerances that were chosen before "
                     "looking at the results, not those chosen after, and not one for each row."
                 )
             if self.points.rules is None:
                 raise CannotCertifyError(
-                    "`confidence` in a blind dial needs eligible rows of every group in each of "
-                    "two parts of the calibration rows. Calibrate on more rows."
+                    "`confidence` in a dial with prices needs eligible rows of every group in each "
+                    "of two parts of the calibration rows. Calibrate on more rows."
                 )
         if theorem == 2:
             return self._by_bands(tolerance, confidence, alpha)
@@ -408,7 +413,7 @@ class Certifier:
         if failure is not None:
             limiting = np.array(sorted(failure.groups, key=lambda a: int(eligible[a])))
         place = int(limiting[0])
-        group, rows, n_rows = self.groups[place], int(eligible[place]), int(self.cells.sum())
+        group, rows, n_rows = self.groups[place], int(eligible[place]), self.n_rows
         tied = theorem == 3 or least > 2.0 / max(float(eligible.min()), 1.0)
         room = tolerance - least if tied else tolerance
         power = 0.5 if theorem == 2 else 1.0
@@ -422,7 +427,8 @@ class Certifier:
             fixed = "these settings" if theorem == 3 else "scores that tie so often"
             more = f"no sample size is enough for {tolerance:g}"
             more += f" with {fixed}, whose smallest gap is {least:.4g}" if tied else ""
-        kind = "rows" if rows == int(self.cells.sum(axis=0)[place]) else "eligible rows"
+        copies = int(self.cells.sum()) // max(n_rows, 1)
+        kind = "rows" if rows * copies == int(self.cells.sum(axis=0)[place]) else "eligible rows"
         possible = f"the smallest tolerance that can be certified is {smallest:.4f}"
         if smallest >= 1:
             possible = "no tolerance can be certified"
@@ -441,7 +447,7 @@ class Certifier:
         self, margin: float, room: float, limiting: Indices, power: float
     ) -> tuple[int | None, int | None]:
         """Return the rows that reduce a margin to ``room``: all of them, and of small groups."""
-        n_rows = int(self.cells.sum())
+        n_rows = self.n_rows
         needed = certificates.rows_needed(n_rows, margin, room)
         if needed is None:
             return None, None

@@ -167,7 +167,8 @@ def _envelope(n_classes: int, rows: Indices, error: Floats, before: Floats, afte
                 at = (error - ahead) / rises
             never = (rises == 0) & (ahead <= error)
             np.maximum(low[:, c], np.where(rises > 0, at, -1.0), out=low[:, c])
-            np.minimum(high[:, c], np.where(rises < 0, at, np.where(never, -2.0, 2.0)), high[:, c])
+            ends = np.where(rises < 0, at, np.where(never, -2.0, 2.0))
+            np.minimum(high[:, c], ends, out=high[:, c])
     certain = low < high
     order = np.argsort(np.where(certain, low, np.inf), axis=1, kind="stable")
     held, until = choose_class(before), np.full(len(rows), -1.0)

@@ -108,6 +108,43 @@ def by_label(counts: Counts, n_labels: int) -> Counts:
     return np.asarray(counts.reshape(shape).sum(axis=-3))
 
 
+def decided_counts(selected: Counts, n_classes: int) -> Counts:
+    """Return rows by decided class, (..., C, K), from those by class and label, (..., C L, K).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fairdial.core.decide import decided_counts
+    >>> decided_counts(np.array([[1], [2], [30], [40]]), 2).tolist()
+    [[3], [70]]
+    """
+    shape = (*selected.shape[:-2], n_classes, -1, selected.shape[-1])
+    return np.asarray(selected.reshape(shape).sum(axis=-2))
+
+
+def rows_by_class(cells: Counts, n_classes: int) -> Counts:
+    """Return rows by class and group, (C, K), from counts in which each class counts every row.
+
+    Without labels it is (1, K).
+    """
+    n_labels = len(cells) // n_classes
+    return np.asarray(cells[1::2] if n_labels == 2 else cells[:1])
+
+
+def class_accuracy(selected: Counts, counts: Counts) -> Floats:
+    """Return the accuracy, (...), from rows by decided class and label, and rows by class.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fairdial.core.decide import class_accuracy
+    >>> selected = np.array([[1], [3], [0], [2], [2], [2]])  # for each class: others, its own
+    >>> float(class_accuracy(selected, np.array([[4], [3], [3]])))
+    0.7
+    """
+    return np.asarray(selected[..., 1::2, :].sum(axis=(-2, -1)) / counts.sum())
+
+
 def count_kinds(kinds: Kinds | None) -> int:
     """Return the number of kinds where it isn't given: kinds are labels, or there is one."""
     return 1 if kinds is None else 2

@@ -17,6 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from fairdial._arrays import Codes, Counts, Floats, Indices, Mask
 from fairdial._validation import (
+    check_class_scores,
     check_confidence,
     check_count,
     check_fraction,
@@ -30,11 +31,14 @@ from fairdial._validation import (
 )
 from fairdial.core.bootstrap import resampled_accuracy
 from fairdial.core.certify import Certifier, find_theorem, simultaneous_margin
+from fairdial.core.class_prices import choose_class, class_values, probabilities
 from fairdial.core.criteria import Criterion
 from fairdial.core.decide import (
     accuracy_of_counts,
     accuracy_of_net,
     by_label,
+    class_accuracy,
+    rows_by_class,
     select,
     select_by_group,
 )
@@ -73,8 +77,15 @@ MAX_ROW_TOLERANCES = 64  # distinct ones, where each is a search
 CHUNK = 1 << 16  # points whose counts are computed at once
 
 
-def refuse_blind(frontier: Frontier, what: str) -> None:
+def refuse_prices(frontier: Frontier, what: str) -> None:
     """Raise if prices decide, which can't be ``what``: "served", "exported", ..."""
+    if frontier.classes is not None:
+        raise InvalidInputError(
+            "model",
+            f"have two classes to be {what}",
+            given=f"one with {len(frontier.classes)}",
+            hint="Decide with predict, or train a model of one class against the others.",
+        )
     if frontier.is_blind:
         raise InvalidInputError(
             "model",
@@ -106,6 +117,10 @@ class Frontier:
         of a model family. There is none for weighted rows.
     guide : Guide or None
         Rules found on other rows, which certificates test (:meth:`guided_by`).
+    classes : tuple or None
+        Names of the classes of a dial with more than two (:func:`fairdial.sweep_classes`). Kinds
+        are then class and label, which says whether a row belongs to the class, and each class
+        counts all rows.
 
     Examples
     --------
@@ -126,6 +141,7 @@ class Frontier:
     cells: Counts
     certificate: Certificate = "declared"
     guide: Guide | None = None
+    classes: tuple[Hashable, ...] | None = None
 
     rows = renamed("rows", "counts")
     measured = renamed("measured", "is_family")
@@ -148,6 +164,8 @@ class Frontier:
     @cached_property
     def counts(self) -> Counts:
         """(L, K) calibration rows by label (L is 1 without labels) and group."""
+        if self.classes is not None:
+            return rows_by_class(self.cells, len(self.classes))
         return by_label(self.cells, len(self.cells) // self.criterion.n_strata)
 
     @property
@@ -174,7 +192,7 @@ class Frontier:
         those of the extreme groups. Elsewhere each tolerance has decisions of its own.
         """
         complete = getattr(self.points, "is_complete", True)
-        known_groups = not (self.is_family or self.is_blind)
+        known_groups = not (self.is_family or self.has_prices)
         return self.problem.uses_path and complete and known_groups
 
     def check_mixture(self, n_tolerances: int, confidence: float | None) -> None:
@@ -200,12 +218,17 @@ class Frontier:
     @property
     def is_blind(self) -> bool:
         """Whether prices decide, with probabilities of the groups in place of groups."""
+        return self.has_prices and self.classes is None
+
+    @property
+    def has_prices(self) -> bool:
+        """Whether prices decide rather than thresholds."""
         return isinstance(self.points, PricePoints)
 
     @property
     def has_labels(self) -> bool:
         """Whether the calibration rows have labels."""
-        return len(self.counts) == 2
+        return len(self.cells) == 2 * self.criterion.n_strata
 
     @property
     def gap(self) -> Floats:
@@ -225,10 +248,14 @@ class Frontier:
 
     def accuracy_of(self, points: Indices) -> Floats:
         """Return the accuracy of some points, (s,); only with labels."""
+        if self.classes is not None:
+            return class_accuracy(self.points.read(points)[1], self.counts)
         return accuracy_of_counts(self._by_label(points), self.counts)
 
     def value_of(self, points: Indices) -> Floats:
         """Return the objective of some points on the labels, (s,); only with labels."""
+        if self.classes is not None:
+            return self.accuracy_of(points)
         return self.objective.value_of(self._by_label(points), self.counts)
 
     def _by_label(self, points: Indices) -> Counts:
@@ -263,7 +290,8 @@ class Frontier:
 
     @cached_property
     def _certifier(self) -> Certifier:
-        return Certifier(self.points, self.problem, self.cells, self.groups, self.guide)
+        parts = self.points, self.problem, self.cells, self.groups, self.guide
+        return Certifier(*parts, classes=self.classes is not None)
 
     # ---- the dial ------------------------------------------------------------------------------
 
@@ -348,6 +376,7 @@ class Frontier:
             weighted=self.certificate == "weighted",
             prices=table.prices if isinstance(table, PricePoints) else None,
             gains=table.gains if isinstance(table, PricePoints) else None,
+            classes=self.classes,
         )
 
     def _warn(self, tolerance: Floats, gap: Floats, feasible: Mask) -> None:
@@ -368,6 +397,8 @@ class Frontier:
             reason = "The nested dial ends there; `nested=False` goes further."
         elif self.is_blind:
             reason = "Groups that are known only with probabilities allow no less."
+        elif self.classes is not None:
+            reason = "No prices on the path have a smaller one."
         else:
             reason = f"The frontier holds {len(self)} points."
         if self.certificate == "simultaneous":  # thresholds at edges of bins
@@ -392,6 +423,9 @@ class Frontier:
         """Warn if a tolerance is reached only by deciding the same for everybody."""
         if self.is_family or len(self.groups) == 1:
             return
+        if self.classes is not None:
+            self._warn_if_one_class(points)
+            return
         n_selected, n_rows = points.selected.sum(axis=(1, 2)), self.cells.sum()
         for value, what in ((0, "nobody"), (n_rows, "everybody")):
             same = np.flatnonzero(n_selected == value)
@@ -404,6 +438,22 @@ class Frontier:
                 )
                 return
 
+    def _warn_if_one_class(self, points: Points) -> None:
+        assert self.classes is not None
+        n_rows = self.counts.sum()
+        free = self._points(
+            np.ones(1), self.points.tabulate(np.zeros(1, np.intp)), np.ones(1, bool)
+        )
+        if (free.selected.sum(axis=2) == n_rows).any():
+            return
+        for place, c in np.argwhere(points.selected.sum(axis=2) == n_rows)[:1]:
+            warn(
+                f"At the tolerance {points.tolerance[place]:g} everybody gets the class "
+                f"{self.classes[c]!r}: that has no {self.criterion.name} gap, but no use either. "
+                "Choose a larger tolerance or calibrate on more rows.",
+                ConstantDecisionsWarning,
+            )
+
     def margin(self, confidence: float = 0.95) -> float:
         """Return how far the gap on new rows can exceed the measured one, for all points at once.
 
@@ -411,9 +461,9 @@ class Frontier:
         family, those of the settings that were fixed before looking at the rows.
         """
         alpha = 1.0 - check_confidence(confidence)
-        if self.is_blind:
+        if self.has_prices:
             raise CannotCertifyError(
-                "A margin for all points at once needs thresholds of one score, got a blind dial."
+                "A margin for all points at once needs thresholds of one score, got prices."
             )
         self._refuse_seen_rows()
         return simultaneous_margin(self.points, self.criterion, self.cells, alpha)
@@ -486,14 +536,15 @@ class Frontier:
         *,
         confidence: float | None = None,
         keys: Any = None,
-    ) -> Mask:
+    ) -> Mask | Indices:
         """Return the decisions for scored rows at a tolerance, or at one tolerance per row.
 
         ``confidence`` is as in :meth:`at`; with one tolerance per row it is simultaneous, and
         refused where groups at different tolerances may have a larger gap (:attr:`mixes`). A row's
         decision doesn't depend on the other rows. A lottery draws by a hash of the row's entry in
         ``keys`` (identifiers, or a matrix of features), by default of its logit. A blind dial takes
-        probabilities of the groups, (n, K), as ``groups``.
+        probabilities of the groups, (n, K), as ``groups``. With more than two classes, decisions
+        are positions in ``classes``.
 
         Examples
         --------
@@ -507,6 +558,8 @@ class Frontier:
         if self.is_blind:
             margin = self.margins(logits, groups, tolerance, confidence=confidence)
             return select(margin, 0.0)
+        if self.classes is not None:
+            return choose_class(self.class_values(logits, groups, tolerance, confidence=confidence))
         self._require_thresholds("decide")
         scores = check_scores(logits, nan=False)
         codes = match_groups(groups, self.groups)
@@ -569,6 +622,49 @@ class Frontier:
         assert points.gains is not None
         return margins(scores, shares, rates, points.gains, points.prices[place])
 
+    def class_values(
+        self,
+        scores: ArrayLike,
+        groups: Any,
+        tolerance: ArrayLike,
+        *,
+        confidence: float | None = None,
+    ) -> Floats:
+        """Return utility minus price of each class, (n, C); a row gets the class with the largest.
+
+        Parameters
+        ----------
+        scores : (n, C) array-like
+            Log-probabilities or logits of the classes, in the order of ``classes``.
+        groups : (n,) array-like, Series or DataFrame
+            Group of each row.
+        tolerance : float or (n,) array-like
+            One tolerance, or one for each row.
+        confidence : float, optional
+            As in :meth:`at`; for one tolerance only.
+        """
+        if self.classes is None:
+            raise InvalidInputError(
+                "class_values",
+                "be called on a dial with more than two classes",
+                given="one with two",
+                hint="Use decide.",
+            )
+        logits = check_class_scores(scores, len(self.classes))
+        codes = match_groups(groups, self.groups).astype(np.intp)
+        check_same_length(logits, codes, ("scores", "groups"))
+        tolerances = check_tolerance(tolerance)
+        place = np.zeros(1, np.intp)
+        if tolerances.ndim:
+            check_same_length(logits, tolerances, ("scores", "tolerance"))
+            tolerances, place = np.unique(tolerances, return_inverse=True)
+            self.check_mixture(len(tolerances), confidence)
+        points = self.at(np.atleast_1d(tolerances), confidence=confidence)
+        assert points.prices is not None
+        prices = np.concatenate(list(points.prices), axis=1)  # (J, m K)
+        columns = codes + len(self.groups) * place
+        return class_values(probabilities(logits), columns, self.criterion.demands, prices)
+
     def row_thresholds(
         self, tolerances: Floats, codes: Codes, *, confidence: float | None = None
     ) -> Floats:
@@ -609,7 +705,7 @@ class Frontier:
         >>> set(moved[sample.groups == "group 0"]) == {0, 1}
         True
         """
-        if self.is_family:
+        if self.is_family or self.classes is not None:
             self._require_thresholds("flips")
         before = self.decide(logits, groups, check_one_tolerance(tolerance_from, "tolerance_from"))
         after = self.decide(logits, groups, check_one_tolerance(tolerance_to, "tolerance_to"))
@@ -622,6 +718,13 @@ class Frontier:
                 "be called on thresholds of groups",
                 given="a blind dial, which has prices",
                 hint="Use its `at`, `decide`, `flips` and `margins`.",
+            )
+        if self.classes is not None:
+            raise InvalidInputError(
+                method,
+                "be called on thresholds of groups",
+                given=f"a dial of {len(self.classes)} classes, which has prices",
+                hint="Use its `at`, `decide` and `class_values`.",
             )
         if self.is_family:
             raise InvalidInputError(
@@ -666,7 +769,7 @@ class Frontier:
         5
         """
         self._require_thresholds("guided_by")
-        if other.is_family or other.is_blind or other.problem.randomize is not None:
+        if other.is_family or other.has_prices or other.problem.randomize is not None:
             raise InvalidInputError(
                 "other", "be a frontier of thresholds of one score, without a lottery"
             )
@@ -816,7 +919,7 @@ class Frontier:
     def to_json(self) -> str:
         """Return the frontier as JSON; :meth:`from_json` restores it to the last bit."""
         parts = self.points, self.problem, self.groups, self.cells, self.certificate, self.guide
-        return write_frontier(*parts)
+        return write_frontier(*parts, self.classes)
 
     @classmethod
     def from_json(cls, text: str) -> Frontier:
@@ -845,13 +948,13 @@ class Frontier:
 
     def __repr__(self) -> str:
         if isinstance(self.points, SearchedPoints):  # listing points takes a search for each
-            rows = number_of_rows(self.cells)
+            rows = number_of_rows(self.counts)
             return f"Frontier({self.criterion.name}, groups={list(self.groups)}, {rows} rows)"
         accuracy, kind = "", "models" if self.is_family else "points"
         if self.has_labels:
             accuracy = f", accuracy {self.accuracy_of(np.array([0]))[0]:.4f}"
         return (
             f"Frontier({self.criterion.name}, groups={list(self.groups)}, "
-            f"{number_of_rows(self.cells)} rows, {len(self):,} {kind}, "
+            f"{number_of_rows(self.counts)} rows, {len(self):,} {kind}, "
             f"gap {self.gap[0]:.4f}{accuracy} down to gap {self.gap.min():.4f})"
         )

@@ -12,7 +12,14 @@ import numpy as np
 
 from fairdial._arrays import Codes, Counts, Floats, Indices, Mask
 from fairdial.core.criteria import Criterion
-from fairdial.core.decide import accuracy_of_counts, by_label, group_accuracy
+from fairdial.core.decide import (
+    accuracy_of_counts,
+    by_label,
+    class_accuracy,
+    decided_counts,
+    group_accuracy,
+    rows_by_class,
+)
 from fairdial.core.operating_points import OperatingPoints
 from fairdial.core.price_points import PricePoints
 from fairdial.core.prices import Gains
@@ -82,6 +89,9 @@ class Point:
         Whether the point is a model of a family rather than thresholds of one score.
     weighted : bool
         Whether the rows have weights; counts are then sums of weights.
+    classes : tuple or None
+        With more than two classes, their names. Rates then have a line for each class, (C, K), and
+        kinds are class and label, which says whether a row belongs to the class.
 
     Examples
     --------
@@ -112,9 +122,15 @@ class Point:
     weighted: bool = False
     prices: Floats | None = None
     gains: Gains | None = None
+    classes: tuple[Hashable, ...] | None = None
 
     rows = renamed("rows", "counts")
     measured = renamed("measured", "is_family")
+
+    @property
+    def has_labels(self) -> bool:
+        """Whether the rows have labels."""
+        return len(self.cells) == 2 * self.criterion.n_strata
 
     @property
     def has_thresholds(self) -> bool:
@@ -128,18 +144,25 @@ class Point:
 
     @cached_property
     def selected(self) -> Counts:
-        """(L, K) selected rows by label (L is 1 without labels) and group."""
+        """(L, K) selected rows by label (L is 1 without labels) and group.
+
+        With more than two classes, (C, K) rows by decided class and group.
+        """
+        if self.classes is not None:
+            return decided_counts(self.selected_cells, len(self.classes))
         return by_label(self.selected_cells, len(self.cells) // self.criterion.n_strata)
 
     @cached_property
     def counts(self) -> Counts:
-        """(L, K) all rows by label and group."""
+        """(L, K) all rows by label and group; L is the number of classes, or 1 without labels."""
+        if self.classes is not None:
+            return rows_by_class(self.cells, len(self.classes))
         return by_label(self.cells, len(self.cells) // self.criterion.n_strata)
 
     @property
     def n_rows(self) -> str:
         """Number of calibration rows, or the sum of their weights, as text."""
-        number = number_of_rows(self.cells)
+        number = number_of_rows(self.counts)
         return (
             f"calibration rows with a total weight of {number}"
             if self.weighted
@@ -149,8 +172,10 @@ class Point:
     @property
     def accuracy(self) -> float | None:
         """Share of correct decisions; None without labels."""
-        if len(self.counts) == 1:
+        if not self.has_labels:
             return None
+        if self.classes is not None:
+            return float(class_accuracy(self.selected_cells, self.counts))
         return float(accuracy_of_counts(self.selected, self.counts))
 
     @property
@@ -158,8 +183,8 @@ class Point:
         """The objective on the labels of the calibration rows; None without labels."""
         if self.problem.objective.name == "utility":
             return self.expected_value
-        if len(self.counts) == 1:
-            return None
+        if not self.has_labels or self.classes is not None:
+            return self.accuracy
         return float(self.problem.objective.value_of(self.selected, self.counts))
 
     @property
@@ -193,8 +218,9 @@ class Point:
 
     @property
     def selection_rate(self) -> Floats:
-        """(K,) share of each group's rows that are selected."""
-        return np.asarray(self.selected.sum(axis=0) / self.counts.sum(axis=0), np.float64)
+        """(K,) share of each group's rows that are selected; of each class (C, K)."""
+        selected = self.selected if self.classes is not None else self.selected.sum(axis=0)
+        return np.asarray(selected / self.counts.sum(axis=0), np.float64)
 
     @property
     def true_positive_rate(self) -> Floats | None:
@@ -207,10 +233,15 @@ class Point:
         return self._rate_of(0)
 
     def _rate_of(self, label: int) -> Floats | None:
-        if len(self.counts) == 1:
+        if not self.has_labels:
             return None
+        selected, counts = self.selected, self.counts
+        if self.classes is not None:  # of each class
+            selected, counts = (cells[label::2] for cells in (self.selected_cells, self.cells))
+        else:
+            selected, counts = selected[label], counts[label]
         with np.errstate(invalid="ignore"):
-            return np.asarray(self.selected[label] / self.counts[label], np.float64)
+            return np.asarray(selected / counts, np.float64)
 
     @property
     def rates(self) -> Floats:
@@ -244,9 +275,14 @@ class Point:
         return np.asarray(self.lottery.thresholds[codes, drawn])
 
     def to_frame(self) -> pd.DataFrame:
-        """Return one line per group: rows, threshold (unless a family), rates, accuracy."""
+        """Return one line per group: rows, threshold (unless a family), rates, accuracy.
+
+        With more than two classes there is one line per class and group.
+        """
         import pandas as pd
 
+        if self.classes is not None:
+            return self._class_frame()
         totals = self.counts.sum(axis=0)
         columns: dict[str, Any] = {"rows": totals}
         if self.has_thresholds:
@@ -257,6 +293,20 @@ class Point:
             columns["false_positive_rate"] = self.false_positive_rate
             columns["accuracy"] = group_accuracy(self.selected, self.counts)
         return pd.DataFrame(columns, index=pd.Index(list(self.groups), name="group"))
+
+    def _class_frame(self) -> pd.DataFrame:
+        """Return one line per class and group: rows of the class, decisions for it, and rates."""
+        import pandas as pd
+
+        assert self.classes is not None
+        names = [list(self.classes), list(self.groups)]
+        index = pd.MultiIndex.from_product(names, names=["class", "group"])
+        columns = {"rows": self.counts} if self.has_labels else {}
+        columns |= {"decided": self.selected, "selection_rate": self.selection_rate}
+        if self.has_labels:
+            columns["true_positive_rate"] = self.true_positive_rate  # type: ignore[assignment]
+            columns["false_positive_rate"] = self.false_positive_rate  # type: ignore[assignment]
+        return pd.DataFrame({name: values.ravel() for name, values in columns.items()}, index)
 
     def __repr__(self) -> str:
         accuracy = "None" if self.accuracy is None else f"{self.accuracy:.4f}"
@@ -348,6 +398,7 @@ class Points(Sequence[Point]):
     weighted: bool = False
     prices: Floats | None = None  # of a blind dial, (m, J, K)
     gains: Gains | None = None
+    classes: tuple[Hashable, ...] | None = None
 
     rows = renamed("rows", "counts")
     measured = renamed("measured", "is_family")
@@ -362,19 +413,33 @@ class Points(Sequence[Point]):
 
     @cached_property
     def selected(self) -> Counts:
-        """(m, L, K) selected rows by label (L is 1 without labels) and group."""
+        """(m, L, K) selected rows by label (L is 1 without labels) and group.
+
+        With more than two classes, (m, C, K) rows by decided class and group.
+        """
+        if self.classes is not None:
+            return decided_counts(self.selected_cells, len(self.classes))
         return by_label(self.selected_cells, len(self.cells) // self.criterion.n_strata)
 
     @cached_property
     def counts(self) -> Counts:
-        """(L, K) all rows by label and group."""
+        """(L, K) all rows by label and group; L is the number of classes, or 1 without labels."""
+        if self.classes is not None:
+            return rows_by_class(self.cells, len(self.classes))
         return by_label(self.cells, len(self.cells) // self.criterion.n_strata)
+
+    @property
+    def has_labels(self) -> bool:
+        """Whether the rows have labels."""
+        return len(self.cells) == 2 * self.criterion.n_strata
 
     @cached_property
     def accuracy(self) -> Floats | None:
         """(m,) share of correct decisions; None without labels."""
-        if len(self.counts) == 1:
+        if not self.has_labels:
             return None
+        if self.classes is not None:
+            return class_accuracy(self.selected_cells, self.counts)
         return accuracy_of_counts(self.selected, self.counts)
 
     @cached_property
@@ -382,8 +447,8 @@ class Points(Sequence[Point]):
         """(m,) the objective on the labels; None without labels."""
         if self.problem.objective.name == "utility":
             return np.array([point.value for point in self], np.float64)
-        if len(self.counts) == 1:
-            return None
+        if not self.has_labels or self.classes is not None:
+            return self.accuracy
         return self.problem.objective.value_of(self.selected, self.counts)
 
     @overload
@@ -414,6 +479,7 @@ class Points(Sequence[Point]):
             weighted=self.weighted,
             prices=None if self.prices is None else self.prices[i],
             gains=self.gains,
+            classes=self.classes,
         )
 
     def __iter__(self) -> Iterator[Point]:
@@ -441,6 +507,11 @@ class Points(Sequence[Point]):
             for a, group in enumerate(self.groups):
                 columns[f"threshold[{group}]"] = self.thresholds[:, a]
         totals = self.counts.sum(axis=0)
+        if self.classes is not None:
+            for c, name in enumerate(self.classes):
+                for a, group in enumerate(self.groups):
+                    columns[f"selection_rate[{name}, {group}]"] = self.selected[:, c, a] / totals[a]
+            return pd.DataFrame(columns)
         for a, group in enumerate(self.groups):
             columns[f"selection_rate[{group}]"] = self.selected[:, :, a].sum(axis=1) / totals[a]
         if len(self.counts) == 2:

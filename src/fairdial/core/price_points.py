@@ -17,11 +17,19 @@ from fairdial.core.decide import select
 from fairdial.core.dual import Dual
 from fairdial.core.fixed_sequence import Rules
 from fairdial.core.operating_points import PointTable
-from fairdial.core.price_path import Counter, States, count_path, find_knots, improving
+from fairdial.core.price_path import (
+    N_STATES,
+    Counter,
+    States,
+    count_path,
+    find_knots,
+    improving,
+)
 from fairdial.core.prices import Gains, Pricing, find_gains
 from fairdial.core.problem import Problem
 from fairdial.core.rule_sequences import N_PATH, PATH_SHARE, SALT
 
+MIN_STATES, MOST_NUMBERS = 256, 1 << 22  # that are kept, and of their prices and counts
 N_BOUNDS = 17  # prices that bounds are computed from
 N_RULES = 65  # rules that certificates test; more of them have small gaps
 
@@ -273,7 +281,8 @@ def _path_points(rows: PricedRows, problem: Problem, n_bounds: int = N_BOUNDS) -
     criterion, scale = problem.criterion, rows.scale(problem)
     pricing, states, single = rows.walk(problem, scale)
     gap = criterion.gap_of(states.selected, rows.total())
-    kept = improving(gap)
+    size = states.prices.shape[1] + states.selected[0].size
+    kept = improving(gap, min(N_STATES, max(MIN_STATES, MOST_NUMBERS // size)))
     prices = states.prices[kept]
     some = prices[np.unique(np.linspace(0, len(kept) - 1, n_bounds).round().astype(np.intp))]
     lines = np.array([pricing.bound(pricing.balance(line)) for line in some]).reshape(-1, 2)

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fairdial._arrays import Counts, Dtype, Floats
+from fairdial.core.class_problem import check_class_problem
 from fairdial.core.criteria import Criterion
 from fairdial.core.group_scores import GroupScores, total_counts
 from fairdial.core.nested import NestedPoints
@@ -29,7 +30,8 @@ from fairdial.errors import InvalidInputError
 
 FORMAT = 2
 Certificate = Literal["declared", "simultaneous", "finite", "weighted", "none"]
-Parts = tuple[OperatingPoints, Problem, tuple[Hashable, ...], Counts, Certificate, Guide | None]
+Names = tuple[Hashable, ...]
+Parts = tuple[OperatingPoints, Problem, Names, Counts, Certificate, Guide | None, Names | None]
 
 RULES = "rules."  # prefix of the columns of a blind dial's rules
 DTYPES: dict[str, Dtype] = {name: np.dtype(name) for name in ("float32", "float64")}
@@ -42,6 +44,7 @@ def write_frontier(
     cells: Counts,
     certificate: Certificate,
     guide: Guide | None = None,
+    classes: Names | None = None,
 ) -> str:
     """Return the parts of a frontier as JSON; version 1 is enough for what version 0.2 knew."""
     described = problem_to_dict(problem)
@@ -56,6 +59,8 @@ def write_frontier(
         **points_to_dict(points),
         **guide_to_dict(guide),
     }
+    if classes is not None:
+        data["classes"] = [json_name(name, "classes") for name in classes]
     return json.dumps(data, allow_nan=False)
 
 
@@ -92,7 +97,10 @@ def frontier_parts(data: dict[str, Any]) -> Parts:
         raise ValueError("rows must be by kind and group")
     if problem.needs_labels and n_labels == 1:
         raise ValueError(f"{kind.name} needs labels")
-    points = points_from_dict(data, problem, cells)
+    classes = None if data.get("classes") is None else tuple(data["classes"])
+    if classes is not None and (len(classes) != kind.n_strata or "prices" not in data):
+        raise ValueError("classes don't match the criterion")
+    points = points_from_dict(data, problem, cells, has_classes=classes is not None)
     swept = "declared", "simultaneous", "weighted", "none"
     known = swept if points.n_declared is None else ("finite", "weighted", "none")
     if data["certificate"] not in known:
@@ -102,7 +110,7 @@ def frontier_parts(data: dict[str, Any]) -> Parts:
             given=repr(data["certificate"]),
         )
     guide = _read_guide(data.get("guide"), len(groups))
-    return points, problem, groups, cells, data["certificate"], guide
+    return points, problem, groups, cells, data["certificate"], guide, classes
 
 
 def guide_to_dict(guide: Guide | None) -> dict[str, Any]:
@@ -137,11 +145,11 @@ def read_counts(data: Any) -> Counts:
     return array.astype(np.int64)
 
 
-def json_name(name: Hashable) -> str | int | float | bool:
-    """Return a group's name as JSON data."""
+def json_name(name: Hashable, argument: str = "groups") -> str | int | float | bool:
+    """Return the name of a group or class as JSON data."""
     value = name.item() if isinstance(name, np.generic) else name
     if not isinstance(value, (str, int, float, bool)):
-        raise InvalidInputError("groups", "be text or numbers to be saved", given=repr(name))
+        raise InvalidInputError(argument, "be text or numbers to be saved", given=repr(name))
     return value
 
 
@@ -264,7 +272,9 @@ def refuse_mixture(points: OperatingPoints) -> None:
         )
 
 
-def points_from_dict(data: dict[str, Any], problem: Problem, cells: Counts) -> OperatingPoints:
+def points_from_dict(
+    data: dict[str, Any], problem: Problem, cells: Counts, *, has_classes: bool = False
+) -> OperatingPoints:
     """Return what :func:`points_to_dict` was given, for these rows by kind and group."""
     criterion = problem.criterion
     if "ladders" in data:
@@ -286,7 +296,7 @@ def points_from_dict(data: dict[str, Any], problem: Problem, cells: Counts) -> O
             raise ValueError("losses of a nested dial don't match its points")
         return NestedPoints(table, lost, searched)
     if "prices" in data:
-        check_priceable(problem)
+        (check_class_problem if has_classes else check_priceable)(problem)
         _check_eligible(criterion, cells)
         return price_points_from(data["prices"], len(criterion.demands), cells)
     if "measured" in data:

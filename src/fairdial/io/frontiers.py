@@ -43,6 +43,8 @@ def frontier_to_arrays(frontier: Frontier) -> tuple[dict[str, Json], bytes]:
         "certificate": frontier.certificate,
         **guide_to_dict(frontier.guide),
     }
+    if frontier.classes is not None:
+        data["classes"] = [pack(name) for name in frontier.classes]
     arrays: Arrays = {}
     scored = points.source if isinstance(points, NestedPoints) else points
     if isinstance(scored, (ThresholdPath, SearchedPoints)):
@@ -78,6 +80,8 @@ def frontier_from_arrays(stored: dict[str, Json], body: bytes, name: str) -> Fro
         arrays = dict(safetensors.load(body))
         kind, groups = stored["kind"], [unpack(group) for group in stored["groups"]]
         data = {**stored, "groups": groups}
+        if stored.get("classes") is not None:
+            data["classes"] = [unpack(name) for name in stored["classes"]]
         if not np.array_equal(arrays.pop("rows"), stored["rows"]):
             raise ValueError("other numbers of rows")
         if kind not in KINDS:

@@ -17,7 +17,7 @@ import numpy as np
 from fairdial._files import write_file
 from fairdial._onnx import Graph
 from fairdial._version import __version__
-from fairdial.core.frontier import refuse_blind
+from fairdial.core.frontier import refuse_prices
 from fairdial.core.serialization import json_name
 from fairdial.errors import InvalidInputError
 from fairdial.estimators.base import DialClassifier
@@ -107,7 +107,7 @@ def _check_thresholds(model: DialClassifier) -> None:
         raise InvalidInputError(
             "model", "be a calibrated FairBayes or GFB", given=type(model).__name__
         )
-    refuse_blind(model.frontier_, "exported")
+    refuse_prices(model.frontier_, "exported")
     if model.frontier_.problem.randomize is not None:
         raise InvalidInputError(
             "model",
