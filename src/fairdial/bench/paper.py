@@ -251,7 +251,8 @@ def differences(plan: Plan, records: Iterable[Record] = ()) -> list[str]:
         "tolerance even on the rows that it searches.",
         "Inverted HV counts all points of a curve; the paper's formula and text differ on which "
         "points count.",
-        "The paper's timings are from an A100, these from the machine of the records.",
+        "The paper's timings are wall-clock seconds on an A100, these are processor seconds on the "
+        "machine of the records.",
     ]
     if set(plan.seeds) != set(SEEDS):
         found.append(

@@ -366,9 +366,9 @@ def _cost(study: Study, parts: list[KeyFigures]) -> list[Block]:
         blocks += [
             Text(
                 f"Training is timed over {plan.cost.epochs} epochs without early stopping (the "
-                f"paper: {paper.EPOCHS}), one trial at a time: {runs}. Scorers without epochs are "
-                "fitted as usual. Decisions are for all test rows. The cost of another tolerance "
-                "depends on the kind of method:"
+                f"paper: {paper.EPOCHS}), in processor time of one thread: {runs}. Scorers without "
+                "epochs are fitted as usual. Decisions are for all test rows. The cost of another "
+                "tolerance depends on the kind of method:"
             ),
             Items(
                 (

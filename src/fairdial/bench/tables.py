@@ -415,7 +415,7 @@ def cost_tables(study: Study, panel: Panel) -> list[Table]:
     published = paper.has_results(panel.dataset, panel.criterion)
     theirs = ("paper: train", "paper: adapt", "paper: decide") if published else ()
     seconds = Table(
-        f"Wall-clock seconds: {panel.title}.",
+        f"Processor seconds: {panel.title}.",
         ("method", *columns.values(), *theirs),
         tuple(
             (
@@ -426,7 +426,7 @@ def cost_tables(study: Study, panel: Panel) -> list[Table]:
             for name, method in methods.items()
         ),
         note="If one training serves all settings, both columns show that training."
-        + (" The paper's seconds are on an A100." if published else ""),
+        + (" The paper's are wall-clock seconds on an A100." if published else ""),
         label=_label("cost", panel),
     )
     if base not in methods:

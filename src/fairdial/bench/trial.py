@@ -344,7 +344,8 @@ class Clock:
 def _cost(config: Config) -> tuple[dict[str, Any], dict[str, float]]:
     """Time training, another tolerance and decisions, for a fixed number of epochs.
 
-    Everything runs once before it is timed.
+    In processor time, which other work on the machine hardly changes. Everything runs once before
+    it is timed.
     """
     parts = read_parts(config)
     fit, held = parts.fit, parts.calibration
@@ -424,12 +425,12 @@ def _fit(model: DialClassifier, fit: Dataset, held: Dataset) -> None:
 
 
 def _timed(call: Callable[[], object]) -> float:
-    start = time.perf_counter()
+    start = time.process_time()
     call()
-    return time.perf_counter() - start
+    return time.process_time() - start
 
 
 def _median(call: Callable[[], object], repeats: int = 5) -> float:
-    """Return the median time of some runs, after one that isn't timed."""
+    """Return the median processor time of some runs, after one that isn't timed."""
     call()
     return float(np.median([_timed(call) for _ in range(repeats)]))
