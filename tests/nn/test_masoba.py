@@ -13,6 +13,8 @@ from torch.func import functional_call
 from torch.nn.functional import softplus
 
 from fairdial.core.rates import FALSE_POSITIVE, SELECTION, TRUE_POSITIVE, Rate
+from fairdial.nn.class_objective import ClassObjective
+from fairdial.nn.class_prices import equalize_classes
 from fairdial.nn.implicit import setting_domain
 from fairdial.nn.masoba import GaussNewton, Objective, directions, residual
 from fairdial.nn.nets import ALL, DialNet, Head, MLPTrunk, ModuleStack
@@ -69,12 +71,56 @@ def plain_losses(z: Tensor, y: Tensor, objective: Objective) -> tuple[Tensor, Te
     return prediction.sum(), general.sum()
 
 
+def plain_prices(p: Tensor, objective: ClassObjective) -> Tensor:
+    """The fairest prices of one net: found, then one differentiable Newton step."""
+    shares = torch.as_tensor(objective.shares)
+    shares = shares / shares.sum()
+    found = equalize_classes(p.detach().numpy()[None], objective.shares, accuracy=1e-14)
+    root = torch.from_numpy(found.prices[0])
+
+    def equations(u: Tensor, p: Tensor) -> Tensor:
+        rates = torch.softmax((p - u[:, None, :]) / objective.smoothing, dim=-1).mean(dim=1)
+        return u - objective.stiffness * (rates - shares @ rates)
+
+    slope = torch.autograd.functional.jacobian(lambda u: equations(u, p.detach()), root)
+    size = root.numel()
+    step = torch.linalg.solve(slope.view(size, size), equations(root, p).flatten())
+    return root - step.view_as(root)
+
+
+def plain_class_losses(z: Tensor, y: Tensor, objective: ClassObjective) -> tuple[Tensor, Tensor]:
+    """L_pred and L_gen for logits (M, G, C, B), as the documentation writes them."""
+    z = z.transpose(2, 3)
+    labels = y.long().expand(len(z), -1, -1)[..., None]
+    prediction = -torch.log_softmax(z, -1).gather(-1, labels).mean(dim=(1, 2, 3))
+    distance = []
+    for p in torch.softmax(z, dim=-1):
+        u = plain_prices(p, objective)
+        utility = p - u[:, None, :]
+        free = torch.softmax(p / objective.smoothing, dim=-1)
+        total = torch.zeros_like(p[..., 0])
+        for k in range(p.shape[-1]):
+            cheaper = (u.detach() < u.detach()[:, k : k + 1])[:, None, :]
+            best = torch.where(cheaper, utility, -1e9).max(dim=-1).values
+            total = total + free[..., k] * torch.relu(best - utility[..., k])
+        distance.append(total.mean())
+    general = (1.0 - objective.weight) * torch.stack(distance) + objective.weight * prediction
+    return prediction.sum(), general.sum()
+
+
 def plain_directions(
-    net: DialNet, x: Tensor, y: Tensor, w: Sequence[Tensor], objective: Objective
+    net: DialNet,
+    x: Tensor,
+    y: Tensor,
+    w: Sequence[Tensor],
+    objective: Objective | ClassObjective,
 ) -> tuple[list[Tensor], list[Tensor], list[Tensor]]:
     """D_g, D_z, D_w exactly as eq:d_ga, eq:d_za and eq:w are written."""
     trunk, head = list(net.trunk.parameters()), list(net.head.parameters())
-    prediction, general = plain_losses(net(x), y, objective)
+    if isinstance(objective, ClassObjective):
+        prediction, general = plain_class_losses(net(x), y, objective)
+    else:
+        prediction, general = plain_losses(net(x), y, objective)
     inner = torch.autograd.grad(prediction, head, create_graph=True)
     product = torch.stack([(g * d).sum() for g, d in zip(inner, w, strict=True)]).sum()
     crossed = torch.autograd.grad(product, trunk + head, retain_graph=True, allow_unused=True)
@@ -181,6 +227,70 @@ def test_one_backward_gives_the_three_directions(name: str, rate: Rate, gamma: f
     assert off(outer_of(net), expected[0]) <= 1e-9
     assert off(found.inner, expected[1]) <= 1e-9
     assert off(found.auxiliary, expected[2]) <= 1e-9
+
+
+def class_net(*, members: int = 1, hidden: int = 5, shared: bool = False) -> DialNet:
+    generator = torch.Generator().manual_seed(1)
+    nets = members * (1 if shared else 3)
+    trunk = MLPTrunk(nets, (3 + 3 * shared, 7, 4), generator, norm=True)
+    head = Head(nets, 4, hidden, generator, outputs=4)
+    return DialNet(trunk, head, members=members, groups=3, shared=shared).double()
+
+
+class OwnClassHead(nn.Module):
+    """A head for four classes that the library doesn't know, one for each of three nets."""
+
+    outputs = 4
+
+    def __init__(self) -> None:
+        super().__init__()
+        generator = torch.Generator().manual_seed(5)
+        self.weight = nn.Parameter(torch.randn(3, 4, 4, generator=generator))
+
+    def forward(self, features: Tensor, nets: slice = ALL) -> Tensor:
+        return torch.tanh(features) @ self.weight[nets]
+
+
+CLASS_NETS: dict[str, Callable[[], DialNet]] = {
+    "two layers": class_net,
+    "linear head": lambda: class_net(hidden=0),
+    "members": lambda: class_net(members=2),
+    "shared members": lambda: class_net(members=2, shared=True),
+    "own head": lambda: DialNet(class_net().trunk, OwnClassHead(), members=1, groups=3).double(),
+}
+
+
+@pytest.mark.parametrize("name", CLASS_NETS)
+def test_one_backward_gives_the_three_directions_for_classes(name: str) -> None:
+    net = CLASS_NETS[name]()
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(3, 24, 3, generator=generator, dtype=torch.float64)
+    x[1] += 0.8
+    y = torch.randint(4, (3, 24), generator=generator).double()
+    objective = ClassObjective(np.array([0.5, 0.3, 0.2]), weight=WEIGHT, accuracy=1e-14)
+    w = some_w(net)
+    expected = plain_directions(copy.deepcopy(net), x, y, w, objective)
+    found = directions(net, x, y, w, objective)
+    assert bool(found.cotangents.distant.all())
+    assert off(outer_of(net), expected[0]) <= 1e-9
+    assert off(found.inner, expected[1]) <= 1e-9
+    assert off(found.auxiliary, expected[2]) <= 1e-9
+
+
+def test_conjugate_gradients_solve_the_system_of_classes() -> None:
+    net = class_net()
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(3, 24, 3, generator=generator, dtype=torch.float64)
+    y = torch.randint(4, (3, 24), generator=generator).double()
+    objective = ClassObjective(np.full(3, 1 / 3), weight=0.2)
+    found = directions(net, x, y, some_w(net), objective)
+    c, right = net.flat(found.cotangents.c), net.flat(found.cotangents.v_distance)
+    system = GaussNewton(net.head, found.features, c, 1e-3)
+    with torch.no_grad():
+        solved = system.solve(right, some_w(net), 200)
+        rest = system.residual(solved, right)
+        whole = net.head.transpose(found.features, net.head.tangent(found.features, solved), right)
+    assert max(map(torch.norm, rest)) <= 1e-6 * max(map(torch.norm, whole))
 
 
 @pytest.mark.parametrize("name", ["two layers", "linear head", "shared trunk", "convolutions"])

@@ -162,7 +162,7 @@ def _build(data: dict[str, Json], weights: Weights, file: str, trunk: Trunk | No
                 marks=marks,
                 late=late,
             )
-        head = Head(nets, n_in, widths[0] if len(widths) > 1 else 0, generator)
+        head = Head(nets, n_in, widths[0] if len(widths) > 1 else 0, generator, widths[-1])
         film = None
         if _flag(data["film"]):
             modulated = [*getattr(layers, "active_widths", []), *head.active_widths]

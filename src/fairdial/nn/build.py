@@ -33,6 +33,7 @@ def build_net(
     runs: int = 1,
     film: FilmSettings | None = None,
     embeddings: bool = False,
+    outputs: int = 1,
 ) -> DialNet:
     """Return a net with fresh weights, which depend on the settings and the seed only.
 
@@ -52,6 +53,8 @@ def build_net(
         Arguments of :class:`~fairdial.nn.nets.Film`, if the net is modulated.
     embeddings : bool
         Whether the inputs are embeddings, for dropout that is "auto".
+    outputs : int
+        Logits of a row: 1, or the number of classes if there are more than two.
     """
     generator = torch.Generator().manual_seed(seed)
     members = network.members
@@ -78,7 +81,7 @@ def build_net(
             late=late > 0,
         )
         width = network.hidden[-1] + late
-    head = Head(nets, width, network.head, generator)
+    head = Head(nets, width, network.head, generator, outputs)
     widths = [*getattr(trunk, "active_widths", []), *head.active_widths]
     if film is not None and not widths:
         raise InvalidInputError("network", "have a hidden layer in its head", given="`head=0`")

@@ -190,8 +190,8 @@ class TrainingData:
     ----------
     inputs : Inputs
         The network's inputs, one for each row.
-    y : (n,) bool array
-        Which rows have the positive label.
+    y : (n,) array
+        Which rows have the positive label; with several classes, the code of each row's class.
     codes : (n,) int array
         Group of each row.
     n_groups : int
@@ -208,10 +208,12 @@ class TrainingData:
         Stratum of each row, if the criterion has several.
     weights : (n,) array, optional
         Weights of the rows, above 0 for training and validation rows.
+    n_classes : int
+        Number of classes.
     """
 
     inputs: Inputs
-    y: Mask
+    y: Mask | Codes
     codes: Codes
     n_groups: int
     train: Indices
@@ -221,6 +223,18 @@ class TrainingData:
     unencoded: bool = False
     strata: Codes | None = None
     weights: Weights | None = None
+    n_classes: int = 2
+
+    @property
+    def positive(self) -> Mask:
+        """Return which rows have the positive label, of two."""
+        assert self.n_classes == 2
+        return np.asarray(self.y, bool)
+
+    @property
+    def outputs(self) -> int:
+        """Logits that a net has for each row."""
+        return 1 if self.n_classes == 2 else self.n_classes
 
     def weights_of(self, places: Indices) -> Weights | None:
         """Return the weights of some rows."""

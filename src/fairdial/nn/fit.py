@@ -112,6 +112,7 @@ def fit_network(
             runs=method.runs,
             film=method.film,
             embeddings=data.is_embedded(sample),
+            outputs=data.outputs,
         ).to(device)
         if start is not None:
             _load(net, start)

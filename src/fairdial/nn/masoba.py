@@ -17,8 +17,8 @@ backward pass only; the second-order terms are confined to the head.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import torch
@@ -35,13 +35,43 @@ from fairdial.nn.process_group import SINGLE_PROCESS, ProcessGroup
 
 
 class Cotangents(NamedTuple):
-    """Derivatives of both objectives in the logits, (M, G, B) if not said otherwise."""
+    """Derivatives of both objectives in the logits, of the logits' shape if not said otherwise."""
 
     u: Tensor  # L_pred, first
-    c: Tensor  # L_pred, second
+    c: Tensor  # L_pred, second; for several classes, see `curved`
     v: Tensor  # L_gen, first
     v_distance: Tensor  # the part of v due to (1 - weight) L_dist
     distant: Tensor  # (M,): whether the joint batch has a distance loss that depends on the logits
+
+
+class Bilevel(Protocol):
+    """The two objectives of GFB as functions of the logits, (M, G, B) or (M, G, C, B)."""
+
+    t: Floats | None  # where the search for the fairest rule starts
+
+    def plain(self) -> Bilevel:
+        """Return the objective of plain training."""
+
+    def prediction(self, logits: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the first derivative of L_pred and its curvature."""
+
+    def losses(self, logits: Tensor, y: Tensor, runs: int = 1) -> dict[str, Tensor]:
+        """Return the losses, for the record."""
+
+    def __call__(self, logits: Tensor, y: Tensor) -> Cotangents:
+        """Return the derivatives of both objectives."""
+
+
+def curved(c: Tensor, along: Tensor) -> Tensor:
+    """Return the second derivative of L_pred times a tangent of the logits, (S, B) or (S, B, C).
+
+    For one logit, c is the second derivative. For a logit of each class, c holds the class
+    probabilities p times the scale s of the mean: the second derivative is ``s (diag(p) - p p')``.
+    """
+    if along.ndim == 2:
+        return c * along
+    product = c * along
+    return product - c * (product.sum(-1, keepdim=True) / c.sum(-1, keepdim=True))
 
 
 @dataclass
@@ -81,6 +111,10 @@ class Objective:
     stiffness: float = STIFFNESS
     t: Floats | None = field(default=None, repr=False)  # the last roots: the next start
 
+    def plain(self) -> Objective:
+        """Return the objective of plain training."""
+        return replace(self, weight=1.0)
+
     def prediction(self, logits: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
         """Return the first and second derivative of L_pred (eq:l_pred) in the logits (M, G, B)."""
         _, first, second = focal(logits, y, self.gamma, value=False)
@@ -101,7 +135,7 @@ class Objective:
         if self.weight == 1.0:
             none = torch.zeros(len(u), dtype=torch.bool, device=u.device)
             return Cotangents(u, c, u, torch.zeros_like(u), none)
-        part = _like((1.0 - self.weight) * self._distance(logits, y)[1], logits)
+        part = like((1.0 - self.weight) * self._distance(logits, y)[1], logits)
         distant = part.flatten(1).any(dim=1)
         return Cotangents(u, c, torch.add(part, u, alpha=self.weight), part, distant)
 
@@ -132,7 +166,8 @@ class Objective:
         return d.value.mean(axis=(1, 2)), scale * by_logit
 
 
-def _like(array: NDArray[Any], tensor: Tensor) -> Tensor:
+def like(array: NDArray[Any], tensor: Tensor) -> Tensor:
+    """Return an array as a tensor of another's precision and device."""
     kind = np.float64 if tensor.dtype == torch.float64 else np.float32
     return torch.from_numpy(array.astype(kind, copy=False)).to(tensor)
 
@@ -144,7 +179,7 @@ class Directions(NamedTuple):
     auxiliary: list[Tensor]  # D_w
     cotangents: Cotangents  # of this process's rows
     features: Tensor  # (S, B', f) of this process's rows, detached
-    logits: Tensor  # (M, G, B), of the joint batch
+    logits: Tensor  # of the joint batch
     tangent: Tangent | None  # of the library's own head, along w
 
 
@@ -153,7 +188,7 @@ def directions(
     x: Tensor,
     y: Tensor,
     w: Sequence[Tensor],
-    objective: Objective,
+    objective: Bilevel,
     processes: ProcessGroup = SINGLE_PROCESS,
     move_head: Callable[[list[Tensor]], None] | None = None,
 ) -> Directions:
@@ -185,9 +220,9 @@ def directions(
 
 
 def _at_logits(
-    logits: Tensor, y: Tensor, objective: Objective, processes: ProcessGroup
+    logits: Tensor, y: Tensor, objective: Bilevel, processes: ProcessGroup
 ) -> tuple[Cotangents, Tensor]:
-    """Return derivatives in these rows' logits (M, G, b), and the joint batch's logits."""
+    """Return derivatives in these rows' logits, and the joint batch's logits."""
     joint = processes.all_gather(logits, y.shape[-1])
     *rows, distant = objective(joint, y)
     u, c, v, v_distance = map(processes.local_rows, rows)
@@ -210,13 +245,16 @@ def _explicit(
     features: Tensor,
     y: Tensor,
     w: Sequence[Tensor],
-    objective: Objective,
+    objective: Bilevel,
     processes: ProcessGroup,
 ) -> Parts:
     head = _own_head(net)
     t = head.tangent(features, w)
     cot, logits = _at_logits(net.pairs(t.logits), y, objective, processes)
-    minus_cz = torch.addcmul(-net.flat(cot.v), net.flat(cot.c), t.along)
+    if t.along.ndim == 2:
+        minus_cz = torch.addcmul(-net.flat(cot.v), net.flat(cot.c), t.along)
+    else:
+        minus_cz = curved(net.flat(cot.c), t.along) - net.flat(cot.v)
     auxiliary, inner, minus_df = head.pullback(features, w, t, minus_cz, net.flat(cot.u))  # of -S
     return inner, auxiliary, minus_df.neg_(), cot, logits, t
 
@@ -226,7 +264,7 @@ def _by_double_backward(
     features: Tensor,
     y: Tensor,
     w: Sequence[Tensor],
-    objective: Objective,
+    objective: Bilevel,
     processes: ProcessGroup,
 ) -> Parts:
     """Compute the same for a user's own head: correct for every layer, at twice the cost."""
@@ -240,7 +278,7 @@ def _by_double_backward(
     (along,) = torch.autograd.grad(product, dummy, create_graph=True)  # zd
     u, c, v = (net.flat(part) for part in (cot.u, cot.c, cot.v))
     inner = torch.autograd.grad(logits, params, u, retain_graph=True)
-    s = ((v - c * along.detach()) * logits).sum() - (u * along).sum()
+    s = ((v - curved(c, along.detach())) * logits).sum() - (u * along).sum()
     *minus_auxiliary, df = torch.autograd.grad(s, [*params, source], materialize_grads=True)
     return list(inner), [-g for g in minus_auxiliary], df, cot, joint, None
 
@@ -258,7 +296,7 @@ def _expand(scalars: Tensor, like: Tensor) -> Tensor:
 
 
 class GaussNewton:
-    """The positive semi-definite part of the head's Hessian, ``J' diag(c) J + damping``.
+    """The positive semi-definite part of the head's Hessian, ``J' c J + damping``.
 
     Products with it are sums over the joint batch; features and c belong to this process's rows.
     """
@@ -277,7 +315,9 @@ class GaussNewton:
     def __call__(self, p: Sequence[Tensor], t: Tangent | None = None) -> list[Tensor]:
         """Return the product with ``p`` (``t``: the head's tangent along ``p``, if known)."""
         t = self.head.tangent(self.features, p) if t is None else t
-        product = self.processes.all_sum(self.head.transpose(self.features, t, self.c * t.along))
+        product = self.processes.all_sum(
+            self.head.transpose(self.features, t, curved(self.c, t.along))
+        )
         return [g.add_(d, alpha=self.damping) for g, d in zip(product, p, strict=True)]
 
     def residual(
@@ -285,9 +325,8 @@ class GaussNewton:
     ) -> list[Tensor]:
         """Return the residual of ``w`` for the right-hand side ``J' right``."""
         t = self.head.tangent(self.features, w) if t is None else t
-        rest = self.processes.all_sum(
-            self.head.transpose(self.features, t, self.c * t.along - right)
-        )
+        along = curved(self.c, t.along)
+        rest = self.processes.all_sum(self.head.transpose(self.features, t, along - right))
         return [g.add_(d, alpha=self.damping) for g, d in zip(rest, w, strict=True)]
 
     def largest(self, p: list[Tensor], rounds: int = 1) -> tuple[Tensor, list[Tensor]]:
@@ -304,9 +343,10 @@ class GaussNewton:
     ) -> list[Tensor]:
         """Solve for ``w`` with the right-hand side ``J' right``.
 
-        Exact for a linear head; otherwise by conjugate gradients from the given ``w``, net by net.
+        Exact for a linear head with one logit; otherwise by conjugate gradients from the given
+        ``w``, net by net.
         """
-        if len(w) == 2:
+        if len(w) == 2 and right.ndim == 2:
             return self._solve_linear(right)
         rest = [r.neg_() for r in self.residual(w, right, t)]
         p = [r.clone() for r in rest]
@@ -343,7 +383,7 @@ def residual(
     x: Tensor,
     y: Tensor,
     w: Sequence[Tensor],
-    objective: Objective,
+    objective: Bilevel,
     *,
     damping: float = 0.0,
     processes: ProcessGroup = SINGLE_PROCESS,

@@ -201,8 +201,8 @@ class ModuleStack(nn.Module):
 class Tangent(NamedTuple):
     """Logits, their tangent along w, and what the pullback needs."""
 
-    logits: Tensor  # (S, B)
-    along: Tensor  # (S, B)
+    logits: Tensor  # (S, B) or (S, B, C)
+    along: Tensor  # the same
     hidden: Tensor | None  # (S, B, h)
     hidden_along: Tensor | None
     active: Tensor | None
@@ -211,13 +211,18 @@ class Tangent(NamedTuple):
 class Head(nn.Module):
     """Features to a logit, with one hidden layer (or none, ``hidden=0``), in each net of a stack.
 
+    With several ``outputs``, features to a logit for each: (S, B, C) in place of (S, B).
+
     The second-order terms of the bilevel problem are explicit for this head: :meth:`tangent` is its
     forward pass with a tangent, and :meth:`pullback` the transpose of that.
     """
 
-    def __init__(self, nets: int, n_in: int, hidden: int, generator: torch.Generator) -> None:
+    def __init__(
+        self, nets: int, n_in: int, hidden: int, generator: torch.Generator, outputs: int = 1
+    ) -> None:
         super().__init__()
-        widths = [n_in, hidden, 1] if hidden else [n_in, 1]
+        self.outputs = outputs
+        widths = [n_in, hidden, outputs] if hidden else [n_in, outputs]
         self.layers = nn.ModuleList(
             StackedLinear(nets, a, b, generator) for a, b in pairwise(widths)
         )
@@ -239,14 +244,22 @@ class Head(nn.Module):
     def forward(
         self, features: Tensor, nets: slice = ALL, film: Sequence[Modulation] = ()
     ) -> Tensor:
-        """Map (S, B, f) to (S, B)."""
+        """Map (S, B, f) to (S, B) or (S, B, C)."""
         x = features
         for i, layer in enumerate(self.layers):
             if i:
                 x = torch.relu(x)
                 x = modulate(x, film[i - 1]) if film else x
             x = layer(x, nets)
-        return x.squeeze(-1)
+        return self._drop(x)
+
+    def _drop(self, logits: Tensor) -> Tensor:
+        """Drop the last axis if there is one output only."""
+        return logits.squeeze(-1) if self.outputs == 1 else logits
+
+    def _restore(self, logits: Tensor) -> Tensor:
+        """Undo :meth:`_drop`."""
+        return logits.unsqueeze(-1) if self.outputs == 1 else logits
 
     def plan(self, nets: slice = ALL) -> list[Layer]:
         """Return what evaluation computes, without modulation, as data."""
@@ -262,30 +275,34 @@ class Head(nn.Module):
         if len(params) == 2:
             z = torch.baddbmm(params[1], features, params[0])
             zd = torch.baddbmm(w[1], features, w[0])
-            return Tangent(z.squeeze(-1), zd.squeeze(-1), None, None, None)
+            return Tangent(self._drop(z), self._drop(zd), None, None, None)
         w1, b1, w2, b2 = params
         r = torch.baddbmm(b1, features, w1).relu_()
         active = r.sign()
         rd = torch.baddbmm(w[1], features, w[0]).mul_(active)
         z = torch.bmm(r, w2).add_(b2)
         zd = torch.bmm(rd, w2).baddbmm_(r, w[2]).add_(w[3])
-        return Tangent(z.squeeze(-1), zd.squeeze(-1), r, rd, active)
+        return Tangent(self._drop(z), self._drop(zd), r, rd, active)
 
     def pullback(
         self, features: Tensor, w: Sequence[Tensor], t: Tangent, cz: Tensor, cd: Tensor
     ) -> tuple[list[Tensor], list[Tensor], Tensor]:
         """Map cotangents of the logits and of their tangent to weights, w and features."""
         params = self.weights
-        cz, cd = cz.unsqueeze(-1), cd.unsqueeze(-1)  # (S, B, 1)
+        cz, cd = self._restore(cz), self._restore(cd)  # (S, B, C)
         rows = features.transpose(1, 2)
         sums = [cz.sum(dim=1, keepdim=True), cd.sum(dim=1, keepdim=True)]
         if t.hidden is None or t.hidden_along is None or t.active is None:
             df = torch.bmm(cz, params[0].transpose(1, 2)).baddbmm_(cd, w[0].transpose(1, 2))
             return [torch.bmm(rows, cz), sums[0]], [torch.bmm(rows, cd), sums[1]], df
         w1, _, w2, _ = params
-        back = w2.transpose(1, 2)
-        a = torch.addcmul(cz * back, cd, w[2].transpose(1, 2)).mul_(t.active)  # (S, B, h)
-        ad = (cd * back).mul_(t.active)
+        back, back_along = w2.transpose(1, 2), w[2].transpose(1, 2)
+        if self.outputs == 1:  # elementwise: faster than products of matrices
+            a = torch.addcmul(cz * back, cd, back_along).mul_(t.active)  # (S, B, h)
+            ad = (cd * back).mul_(t.active)
+        else:
+            a = torch.bmm(cz, back).baddbmm_(cd, back_along).mul_(t.active)
+            ad = torch.bmm(cd, back).mul_(t.active)
         hidden = t.hidden.transpose(1, 2)
         second = torch.bmm(hidden, cz).baddbmm_(t.hidden_along.transpose(1, 2), cd)
         df = torch.bmm(a, w1.transpose(1, 2)).baddbmm_(ad, w[0].transpose(1, 2))
@@ -295,11 +312,12 @@ class Head(nn.Module):
 
     def transpose(self, features: Tensor, t: Tangent, cz: Tensor) -> list[Tensor]:
         """Map a cotangent of the logits to the weights: ``J' cz``."""
-        cz = cz.unsqueeze(-1)
+        cz = self._restore(cz)
         rows, total = features.transpose(1, 2), cz.sum(dim=1, keepdim=True)
         if t.hidden is None or t.active is None:
             return [torch.bmm(rows, cz), total]
-        a = (cz * self.weights[2].transpose(1, 2)).mul_(t.active)
+        back = self.weights[2].transpose(1, 2)
+        a = (cz * back if self.outputs == 1 else torch.bmm(cz, back)).mul_(t.active)
         second = torch.bmm(t.hidden.transpose(1, 2), cz)
         return [torch.bmm(rows, a), a.sum(dim=1, keepdim=True), second, total]
 
@@ -312,7 +330,7 @@ class DialNet(nn.Module):
     trunk : Module
         ``trunk(x, nets)`` maps (S, B, ...) to (S, B, f).
     head : Module
-        ``head(features, nets)`` maps (S, B, f) to (S, B).
+        ``head(features, nets)`` maps (S, B, f) to (S, B), or to (S, B, C) for several classes.
     members, groups : int
         M and G.
     shared : bool
@@ -365,7 +383,7 @@ class DialNet(nn.Module):
         return x.repeat(self.members, *([1] * (x.ndim - 1)))
 
     def forward(self, x: Tensor, condition: Tensor | None = None) -> Tensor:
-        """Return the logits (M, G, B) of rows (G, B, ...); ``film`` needs a condition (M,)."""
+        """Return the logits of rows (G, B, ...); ``film`` needs a condition (M,)."""
         inputs = self.arrange(x)
         if condition is None:
             return self.pairs(self.head(self.trunk(inputs)))
@@ -381,12 +399,16 @@ class DialNet(nn.Module):
         return found[:split], found[split:]
 
     def pairs(self, logits: Tensor) -> Tensor:
-        """Reshape (S, B') to (M, G, B)."""
-        return logits.view(self.members, self.groups, -1)
+        """Reshape (S, B') to (M, G, B), or (S, B', C) to (M, G, C, B)."""
+        if logits.ndim == 2:
+            return logits.view(self.members, self.groups, -1)
+        return logits.view(self.members, self.groups, -1, logits.shape[-1]).transpose(2, 3)
 
     def flat(self, paired: Tensor) -> Tensor:
-        """Reshape (M, G, B) to (S, B')."""
-        return paired.reshape(self.members * self.copies, -1)
+        """Undo :meth:`pairs`."""
+        if paired.ndim == 3:
+            return paired.reshape(self.members * self.copies, -1)
+        return paired.transpose(2, 3).reshape(self.members * self.copies, -1, paired.shape[2])
 
     def _nets(self, group: int, run: int | None) -> tuple[slice, int]:
         """Return which nets score rows of a group, of all runs or of one, and how many."""
@@ -400,10 +422,12 @@ class DialNet(nn.Module):
     def plan(self, group: int | None = None) -> list[Layer] | None:
         """Return the layers from a row to its logit, as data: those of a group's nets, or of all.
 
-        None if a custom trunk, group marks or modulation rule that out.
+        None if a custom trunk, group marks, modulation or several classes rule that out.
         """
         trunk, head = self.trunk, self.head
         if type(trunk) is not MLPTrunk or trunk.marks or type(head) is not Head or self.film:
+            return None
+        if head.outputs > 1:
             return None
         nets = ALL if group is None else self._nets(group, None)[0]
         return [*trunk.plan(nets), *head.plan(nets)]
@@ -431,7 +455,7 @@ class DialNet(nn.Module):
         *,
         features: bool = False,
     ) -> Tensor:
-        """Return the logits (M, n) of one group's rows (n, ...), for all runs or for one.
+        """Return the logits (M, n) or (M, n, C) of one group's rows (n, ...), for all runs or one.
 
         With ``features``, x comes from :meth:`features_of`.
         """

@@ -35,7 +35,9 @@ def score_runs(
     batch_rows: int | None = None,
     processes: ProcessGroup = SINGLE_PROCESS,
 ) -> Scores:
-    """Return the mean logits of each run's members (R, n), each row by its group's net.
+    """Return the mean logits of each run's members, each row by its group's net.
+
+    They are (R, n), or (R, n, C) for several classes.
 
     Parameters
     ----------
@@ -60,7 +62,9 @@ def score_runs(
     """
     runs = net.runs if run is None else 1
     dtype = np.float64 if net.head_dtype == torch.float64 else np.float32
-    scores: Scores = np.zeros((runs, len(groups)), dtype)
+    outputs = getattr(net.head, "outputs", 1)
+    shape = (runs, len(groups)) if outputs == 1 else (runs, len(groups), outputs)
+    scores: Scores = np.zeros(shape, dtype)
     size = batch_rows or (BATCH_ROWS if features else _batch_rows(net))
     size = max(min(size, -(-len(groups) // processes.size)), 1)  # work for every process
     with evaluating(net):
@@ -70,13 +74,14 @@ def score_runs(
             else:
                 x = _take(net, inputs, index, positions)
             logits = net.of_group(x, a, run, condition, features=features)[:, : len(index)]
-            scores[:, index] = logits.reshape(runs, -1, len(index)).mean(dim=1).cpu().numpy()
+            by_run = logits.reshape(runs, -1, len(index), *shape[2:])
+            scores[:, index] = by_run.mean(dim=1).cpu().numpy()
     (joint,) = processes.all_sum([torch.from_numpy(scores)])
     return np.asarray(joint.numpy())
 
 
 def score_rows(net: DialNet, inputs: Inputs, groups: Codes) -> Scores:
-    """Return the mean logits of the members (n,), each row by its group's net."""
+    """Return the mean logits of the members, (n,) or (n, C), each row by its group's net."""
     return np.asarray(score_runs(net, inputs, groups)[0])
 
 
@@ -147,7 +152,7 @@ class NetScorer:
         self.net, self.encode = in_float64(net), encode
 
     def logits(self, X: Any, groups: Codes) -> Floats:
-        """Return the log-odds of the positive label, (n,)."""
+        """Return the log-odds of the positive label (n,), or the logit of each class (n, C)."""
         return np.asarray(score_rows(self.net, self.encode(X), groups), np.float64)
 
 

@@ -50,7 +50,7 @@ def dial_figures(logits: Scores, data: TrainingData, by: str = "dial") -> dict[s
     less accurate at loose tolerances than at strict ones. "dial", the area under the accuracy that
     the dial delivers at tolerances from 0 to 1, equals it where accuracy rises with the gap.
     """
-    codes, y = data.codes[data.validation], data.y[data.validation]
+    codes, y = data.codes[data.validation], data.positive[data.validation]
     weights = data.weights_of(data.validation)
     try:
         frontier = sweep_encoded(
@@ -99,7 +99,7 @@ def _unconstrained_gap(logits: Scores, data: TrainingData) -> float:
 def gaps_of(logits: Scores, data: TrainingData) -> Floats:
     """Return the criterion's gaps (R,) of logits (R, n) on validation rows, selected above 0."""
     places = data.validation
-    kinds = find_kinds(data.y[places], data.strata_of(places))
+    kinds = find_kinds(data.positive[places], data.strata_of(places))
     rows = kinds, data.n_groups, 2 * data.criterion.n_strata, data.weights_of(places)
     selected = count_selected(logits, data.codes[places], *rows)
     return data.criterion.gap_of(selected, count_rows(data.codes[places], *rows))
@@ -189,7 +189,7 @@ def score_conditions(
 
 def tradeoff_figures(logits: Scores, data: TrainingData, objective: Tradeoff) -> dict[str, Floats]:
     """Return both losses, accuracy and gap (R,) of logits (R, n) on validation rows."""
-    codes, y = data.codes[data.validation], data.y[data.validation]
+    codes, y = data.codes[data.validation], data.positive[data.validation]
     weights = data.weights_of(data.validation)
     loss, disparity = objective.on_rows(logits, y, codes, weights)
     selected = select(logits, 0.0)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
 from typing import Any, Protocol
 
 import torch
@@ -13,7 +12,7 @@ from torch import Tensor, nn
 
 from fairdial.errors import DivergedError, InvalidInputError
 from fairdial.nn.adam import Adam
-from fairdial.nn.masoba import Directions, GaussNewton, Objective, directions, dot, residual
+from fairdial.nn.masoba import Bilevel, Directions, GaussNewton, directions, dot, residual
 from fairdial.nn.nets import DialNet, Head, ModuleStack, take_runs
 from fairdial.nn.process_group import SINGLE_PROCESS, ProcessGroup
 from fairdial.nn.schedules import Factor
@@ -130,10 +129,10 @@ def refuse_nonfinite(tensors: Iterable[Tensor], what: str, rate: str) -> None:
 class PlainStep(Step):
     """Empirical risk minimization: eq:l_pred in every group, all weights at once."""
 
-    objective: Objective
+    objective: Bilevel
 
     def __init__(
-        self, net: DialNet, objective: Objective, *, rate: float, weight_decay: float = 0.0
+        self, net: DialNet, objective: Bilevel, *, rate: float, weight_decay: float = 0.0
     ) -> None:
         self.net, self.objective = net, objective
         self._params = list(net.parameters())
@@ -162,7 +161,7 @@ class BilevelStep(Step):
     ----------
     net : DialNet
         Trunk g and head z.
-    objective : Objective
+    objective : Bilevel
         L_pred and L_gen.
     outer_rate, inner_rate : float
         Learning rates of the trunk and of the head.
@@ -195,12 +194,12 @@ class BilevelStep(Step):
         Computes the three directions.
     """
 
-    objective: Objective
+    objective: Bilevel
 
     def __init__(
         self,
         net: DialNet,
-        objective: Objective,
+        objective: Bilevel,
         *,
         outer_rate: float,
         inner_rate: float,
@@ -219,7 +218,7 @@ class BilevelStep(Step):
         directions: Callable[..., Directions] = directions,
     ) -> None:
         self.net, self.objective = net, objective
-        self._plain = replace(objective, weight=1.0)
+        self._plain = objective.plain()
         self._warm_steps, self._directions = warm_steps, directions
         self.trunk, self.head = list(net.trunk.parameters()), list(net.head.parameters())
         outer = {"params": self.trunk, "lr": outer_rate, "name": "outer"}
