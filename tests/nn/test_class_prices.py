@@ -59,10 +59,10 @@ def test_prices_minimize_the_convex_function() -> None:
 
 def test_rows_that_are_not_there_are_ignored() -> None:
     p = some_probabilities(3)
-    rows = np.arange(30) < np.array([[30], [12], [1]])
+    there = np.arange(30) < np.array([[30], [12], [1]])
     padded = p.copy()
-    padded[:, ~rows] = 0.25
-    found = equalize_classes(padded, SHARES, rows, accuracy=1e-12)
+    padded[:, ~there] = 0.25
+    found = equalize_classes(padded, SHARES, there * 2.0, accuracy=1e-12)
     assert found.rates[:, 1] == pytest.approx(
         softmax((p[:, 1, :12] - found.prices[:, 1, None]) / 0.05).mean(axis=1)
     )

@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fairdial._arrays import Floats, Mask
+from fairdial._arrays import Floats
 from fairdial.nn.implicit import ACCURATE
 
 SMOOTHING = 0.05
@@ -71,7 +71,7 @@ def softmax(values: Floats) -> Floats:
 def equalize_classes(
     probabilities: Floats,
     shares: Floats,
-    rows: Mask | None = None,
+    weights: Floats | None = None,
     *,
     smoothing: float = SMOOTHING,
     stiffness: float = STIFFNESS,
@@ -86,8 +86,8 @@ def equalize_classes(
         Class probabilities that M nets give n rows of each group.
     shares : (K,) float64
         P(group).
-    rows : (K, n) bool, optional
-        Which of the rows there are, at least one of each group; all by default.
+    weights : (K, n) float64, optional
+        Weights of the rows within their group, 0 for places without a row; equal by default.
     smoothing : float
         e, in units of probability.
     stiffness : float
@@ -108,8 +108,8 @@ def equalize_classes(
             [-0.1,  0.1,  0. ]]])
     """
     p = np.asarray(probabilities, np.float64)
-    there = np.ones(p.shape[1:3]) if rows is None else np.asarray(rows, np.float64)
-    weights: Floats = there / there.sum(axis=1, keepdims=True)
+    weights = np.ones(p.shape[1:3]) if weights is None else weights
+    weights = weights / weights.sum(axis=1, keepdims=True)
     shares = shares / shares.sum()
     dual = _Dual(p, weights, shares, smoothing, stiffness)
     u = np.zeros(p.shape[:2] + p.shape[3:]) if start is None else start
