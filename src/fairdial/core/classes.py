@@ -7,7 +7,6 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-import pandas as pd
 from numpy.typing import ArrayLike
 
 from fairdial._arrays import Codes, Scores, Weights
@@ -127,6 +126,8 @@ def encode_labels(y: ArrayLike, classes: tuple[Hashable, ...]) -> Codes:
     >>> encode_labels(["b", "a", "b"], ("a", "b", "c"))
     array([1, 0, 1])
     """
+    import pandas as pd
+
     labels = as_vector(y, "y")
     codes = pd.Index(list(classes), dtype=object).get_indexer(pd.Index(labels.astype(object)))
     if (codes < 0).any():
