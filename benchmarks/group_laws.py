@@ -95,6 +95,14 @@ def laws() -> Iterator[tuple[GroupLaw, str, float]]:
         law = GroupLaw(f"{n_groups} groups", (400,) * n_groups, spread(n_groups, 1.0))
         for tolerance in tolerances:
             yield law, "demographic_parity", tolerance
+    two = GroupLaw("2 groups", (1200, 1000), spread(2, 1.0))
+    for name, tolerance in (
+        ("equal_opportunity", 0.15),
+        ("predictive_equality", 0.15),
+        ("equalized_odds", 0.15),
+        ("accuracy_parity", 0.08),
+    ):
+        yield two, name, tolerance
     three = GroupLaw("3 groups", (800, 700, 900), spread(3, 0.8))
     for name, tolerance in (
         ("equal_opportunity", 0.15),
@@ -106,14 +114,17 @@ def laws() -> Iterator[tuple[GroupLaw, str, float]]:
         ("false_omission_rate_parity", 0.15),
         ("demographic_parity_ratio", 0.3),
         ("demographic_parity+true_positive_rate>=0.6", 0.15),
+        ("demographic_parity+false_positive_rate<=0.2", 0.15),
     ):
         yield three, name, tolerance
     sizes = (500, 400, 450)
     yield GroupLaw("tied scores", sizes, spread(3, 1.0), scores="tied"), "demographic_parity", 0.2
     law = GroupLaw("saturated scores", sizes, spread(3, 1.0), scores="saturated")
     yield law, "demographic_parity", 0.2
-    law = GroupLaw("sizes 1:100", (60, 6000, 600), spread(3, 1.0))
-    yield law, "demographic_parity", 0.2
+    for name, sizes in (("sizes 1:100", (60, 6000)), ("sizes 1:10:100", (60, 600, 6000))):
+        law = GroupLaw(name, sizes, spread(len(sizes), 1.0))
+        yield law, "demographic_parity", 0.2
+    sizes = (500, 400, 450)
     yield GroupLaw("rates near 0", sizes, (-3.5, -3.0, -4.0), 0.2), "demographic_parity", 0.05
     yield GroupLaw("rates near 1", sizes, (3.5, 3.0, 4.0), 0.8), "demographic_parity", 0.05
     law = GroupLaw("two groups, rates near 0.2", (500, 500), (-2.6, -2.0), 0.4)
