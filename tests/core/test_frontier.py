@@ -16,9 +16,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from matplotlib.axes import Axes
+from scipy.special import ndtri
 
 from fairdial import Frontier, Point, Points, measure, sweep
 from fairdial.core import sweep as sweeping
+from fairdial.core.bands import rate_band
 from fairdial.errors import (
     ConstantDecisionsWarning,
     FairdialWarning,
@@ -227,12 +229,30 @@ def test_groups_at_different_tolerances_keep_the_largest_along_the_path(n_groups
         logits, groups, y = sample(300, n_groups, seed=seed, digits=1)
         frontier = sweep(logits, groups, y)
         own = rng.choice(TOLERANCES, n_groups)[groups]
-        if not (frontier.mixes and quietly(frontier.at, float(own.min())).feasible):
+        if not (frontier.nested and quietly(frontier.at, float(own.min())).feasible):
             continue
         selected = quietly(frontier.decide, logits, groups, own)
         rates = [Fraction(int(selected[groups == a].sum()), int((groups == a).sum()))
                  for a in range(n_groups)]  # fmt: skip
         assert max(rates) - min(rates) <= Fraction(own.max())
+
+
+def test_bounds_of_three_groups_do_not_carry_over_to_rows_with_different_tolerances():
+    """The band of a small group between the others is wide, and its rate falls with the gap."""
+    sizes, free = np.array([10_000, 30_000, 100]), ndtri([0.8, 0.3, 0.5])
+    groups = np.repeat([0, 1, 2], sizes)
+    grids = [ndtri((np.arange(n) + 0.5) / n) for n in sizes]
+    frontier = sweep(np.concatenate(grids) + free[groups], groups)
+    tight, loose = (frontier.at(d, confidence=0.95, simultaneous=True) for d in (0.2, 0.35))
+    bands = [rate_band(int(n), 0.05 / 3) for n in sizes]
+    high = bands[0][1][round(loose.rates[0] * sizes[0])]
+    low = bands[2][0][round(tight.rates[2] * sizes[2])]
+    assert loose.certified_gap <= 0.35 < high - low  # both certified, not their mixture
+    assert not frontier.mixes
+    own = np.where(groups == 2, 0.2, 0.35)
+    with pytest.raises(InvalidInputError) as caught:
+        frontier.decide(np.zeros(len(groups)), groups, own, confidence=0.95)
+    assert caught.value.argument == "tolerance"
 
 
 def test_where_they_may_not_confidence_is_refused():

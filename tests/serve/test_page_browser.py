@@ -312,6 +312,48 @@ def test_the_picture_has_each_groups_rate_and_a_bracket_for_the_gap(loans, two_g
         assert_draws(after, at(two_groups, tolerance))
 
 
+def test_the_picture_alone_says_whose_share_it_shows_and_who_gains_and_loses(loans, two_groups):
+    """Its heading names what is predicted; each changed part of a bar has its number of people."""
+    type_limit(loans, "5")
+    expect(loans.locator("#picture h3")).to_contain_text(LABELS[1])
+    expect(loans.locator("#picture h4").nth(1)).to_contain_text("5")
+    change = at(two_groups, 0.05).selected.sum(axis=0) - at(two_groups, 1.0).selected.sum(axis=0)
+    rows = loans.evaluate(
+        """() => [...document.querySelectorAll("#picture .side:nth-child(2) .row")].map((row) => {
+          const ends = (kind) => {
+            const box = row.querySelector(kind).getBoundingClientRect();
+            return box.width ? [box.left, box.right] : null;
+          };
+          const text = row.querySelector(".change-text").textContent.replace("\\u2212", "-");
+          return {
+            people: parseFloat(text.replace(",", "")) || 0,
+            bar: ends(".bar"), added: ends(".added"), removed: ends(".removed"),
+            value: ends(".value"), inside: row.querySelector(".value.inside") !== null,
+          };
+        })"""
+    )
+    assert [row["people"] for row in rows] == change.tolist()
+    assert change.min() < 0 < change.max()
+    for row, n in zip(rows, change.tolist(), strict=True):
+        assert (row["added"] is not None) == (n > 0)
+        assert (row["removed"] is not None) == (n < 0)
+        left, right = row["bar"]
+        if n > 0:
+            assert left < row["added"][0] < row["added"][1] == pytest.approx(right, abs=1)
+        else:
+            assert row["removed"][0] == pytest.approx(right, abs=1)
+        if row["inside"]:
+            assert left <= row["value"][0] < row["value"][1] <= right + 1
+    assert any(row["inside"] for row in rows)
+
+
+def test_nothing_sticks_out_at_any_width(loans):
+    for width in (360, 420, 641, 700, 768, 900, 1280, 1920):
+        loans.set_viewport_size({"width": width, "height": 900})
+        settle(loans)
+        assert loans.evaluate("document.documentElement.scrollWidth") <= width
+
+
 def test_it_prints_on_one_page(loans):
     loans.emulate_media(media="print")
     settle(loans)

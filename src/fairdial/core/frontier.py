@@ -186,14 +186,15 @@ class Frontier:
 
     @property
     def mixes(self) -> bool:
-        """Whether rows with different tolerances keep the largest of them together.
+        """Whether rows with different tolerances keep the largest of them together on new data.
 
-        They do along the threshold path, where each group's rate moves one way and stays between
-        those of the extreme groups. Elsewhere each tolerance has decisions of its own.
+        They do along the threshold path of two groups, where each group's rate moves one way. With
+        more groups, rates may cross in the population; elsewhere each tolerance has decisions of
+        its own.
         """
         complete = getattr(self.points, "is_complete", True)
         known_groups = not (self.is_family or self.has_prices)
-        return self.problem.uses_path and complete and known_groups
+        return self.problem.uses_path and complete and known_groups and len(self.groups) <= 2
 
     def check_mixture(self, n_tolerances: int, confidence: float | None) -> None:
         """Raise if rows with so many different tolerances can't have a confidence together."""

@@ -145,9 +145,8 @@ def _pictures(facts: Json) -> str:
                 (now, "With the limit in use", note),
             )
         ]
-        title = demand["title"][:1].upper() + demand["title"][1:]
         found.append(
-            f"<figure><figcaption>{markup(title)}, of {markup(people)}</figcaption>"
+            f"<figure><figcaption>{markup(demand['heading'])} ({markup(people)})</figcaption>"
             f'<div class="pair">{"".join(pair)}</div></figure>'
         )
     return "".join(found)

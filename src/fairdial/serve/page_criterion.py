@@ -29,6 +29,23 @@ RATES = {  # in the middle of a sentence
     "precision": "share whose label is {positive} among the selected",
     "false_omission_rate": "share whose label is {positive} among those not selected",
 }
+WHOSE: dict[object, str] = {  # by the eligible rows of a rate
+    None: "people",
+    1: "people labeled {positive}",
+    0: "people labeled {negative}",
+    "selected": "selected people",
+    "rejected": "people not selected",
+}
+WHAT = {  # by the event that a rate counts
+    "selected": "who are selected",
+    "rejected": "who are not selected",
+    "positive": "who are labeled {positive}",
+    "correct": "whose decision is correct",
+}
+PREDICTED = {  # the same if labels have names
+    "selected": "who are predicted {positive}",
+    "rejected": "who are predicted {negative}",
+}
 
 
 class LabelNames(TypedDict):
@@ -43,7 +60,7 @@ def describe_criterion(frontier: Frontier, labels: LabelNames | None) -> dict[st
     criterion = frontier.criterion
     names = labels or {"negative": "negative", "positive": "positive"}
     shown = {key: f"“{value}”" if labels else str(value) for key, value in names.items()}
-    demands = [_demand(demand, shown) for demand in criterion.demands]
+    demands = [_demand(demand, shown, named=bool(labels)) for demand in criterion.demands]
     simple = criterion.is_simple
     eligible = criterion.demands[0].rate.eligible if simple else None
     return {
@@ -72,10 +89,19 @@ def _rate(demand: Demand, labels: dict[str, str]) -> str:
     return f"{text}, within {demand.within}" if demand.within else text
 
 
-def _demand(demand: Demand, labels: dict[str, str]) -> dict[str, object]:
+def _heading(demand: Demand, labels: dict[str, str], *, named: bool) -> str:
+    """Say whose share of what a picture of the groups' rates shows."""
+    rate = demand.rate
+    what = PREDICTED.get(rate.event, WHAT[rate.event]) if named else WHAT[rate.event]
+    text = f"Share of {WHOSE[rate.eligible]} in each group {what}".format(**labels)
+    return f"{text}, within {demand.within}" if demand.within else text
+
+
+def _demand(demand: Demand, labels: dict[str, str], *, named: bool) -> dict[str, object]:
     return {
         "name": demand.name,
         "title": _rate(demand, labels),
+        "heading": _heading(demand, labels, named=named),
         "eligible": demand.rate.eligible,
         "event": demand.rate.event,
         "spread": demand.spread,

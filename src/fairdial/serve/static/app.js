@@ -307,6 +307,7 @@
       });
     }
     view.picture = picture(dial, byId("picture"));
+    tables.key(byId("picture-key"), phrases.pictureKey(dial));
     view.groups = tables.groups(dial, byId("groups"));
     view.flips = tables.flips(dial, byId("flips"));
     if (dial.rising !== null) {

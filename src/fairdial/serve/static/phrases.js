@@ -186,6 +186,32 @@
     }[demand.spread]();
   }
 
+  // The title of a side of the picture; a tolerance of null is no limit.
+  function side(dial, demands, tolerance) {
+    if (tolerance === null) return dial.page.measured ? capital(noLimit(dial).long) : "Without a limit on the gap";
+    const plain = dial.nGroups > 1 && demands.every(({ spread, scale }) => spread === "difference" && scale === 1);
+    return plain ? `With the gap limited to ${points(tolerance, dial.slider.digits)} points` : "With this limit";
+  }
+
+  // How many more people of a group are counted than before; "" where others are eligible.
+  function moved([before, rows], [now, same]) {
+    const change = now - before;
+    if (rows !== same || number(Math.abs(change)) === "0") return "";
+    return `${change > 0 ? "+" : "−"}${people(Math.abs(change))}`;
+  }
+
+  // The signs in the picture.
+  function pictureKey(dial) {
+    if (dial.nGroups === 1) return [];
+    const { demands } = dial.page.criterion;
+    const [onlySelected, onlyGaps] = [
+      demands.every(({ event, eligible }) => event === "selected" && [null, 0, 1].includes(eligible)),
+      demands.every(({ spread }) => spread === "difference" || spread === "ratio"),
+    ];
+    const [more, less] = onlySelected ? ["newly selected", "no longer selected"] : ["added by the limit", "removed by the limit"];
+    return [["added", more], ["removed", less], ...(onlyGaps ? [["gap-sign", "gap: from the lowest to the highest group"]] : [])];
+  }
+
   // What is aimed at besides the criterion: objective and budget.
   function aims(dial) {
     const { objective, budget, lottery } = dial.page;
@@ -489,7 +515,7 @@
 
   root.fairdial.phrases = {
     about, aboutScores, aims, apart, applying, capital, caution, changes, confidence, cost, differ, ends, gap, gapAndLimit,
-    guarantee, help, label, leveling, limit, movement, noLimit, number, people, percent, points, rates, recorded, refused,
-    sentence, shift, time, typed, typedTo, unit, verdict, withUnit,
+    guarantee, help, label, leveling, limit, moved, movement, noLimit, number, people, percent, pictureKey, points, rates, recorded, refused,
+    sentence, shift, side, time, typed, typedTo, unit, verdict, withUnit,
   };
 })(globalThis);
