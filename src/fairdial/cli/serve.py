@@ -60,6 +60,11 @@ from fairdial.cli.page_options import page_names
     help="Environment variable with the token that allows changing the tolerance.",
 )
 @click.option(
+    "--token-file",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="File with the SHA-256 of a token and a name in each line; the audit log has the name.",
+)
+@click.option(
     "--open-observe",
     is_flag=True,
     help="Let anybody send observations; otherwise they need the token, or the one in "
@@ -71,6 +76,7 @@ from fairdial.cli.page_options import page_names
     multiple=True,
     help="Additional host name to answer to, behind a proxy; repeatable.",
 )
+@click.option("--root-path", default="", help="Prefix of all paths, such as /dial.")
 @options.TRUST
 @options.reporting
 def serve(
@@ -87,9 +93,11 @@ def serve(
     people: dict[str, str],
     label_names: tuple[str, str] | None,
     token_env: str,
+    token_file: Path | None,
     open_observe: bool,
     key_file: Path | None,
     allow_host: tuple[str, ...],
+    root_path: str,
     trust: tuple[str, ...],
     show: Output,
 ) -> None:
@@ -116,9 +124,11 @@ def serve(
         tolerance=tolerance,
         confidence=confidence,
         token_env=token_env,
+        token_file=token_file,
         open_observe=open_observe,
         key=key_file,
         allow_hosts=allow_host,
+        root_path=root_path,
         name=name,
         people=people,
         labels=label_names,

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import gzip
-import hmac
 import json
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
 from typing import Annotated
 
 from fastapi import FastAPI, Query, Request
@@ -30,13 +28,14 @@ from fairdial.serve.answers import (
     Readiness,
 )
 from fairdial.serve.entries import AuditError, DialMovedError
-from fairdial.serve.guard import INTERNAL_ERROR, App, Guard, error_body
+from fairdial.serve.guard import INTERNAL_ERROR, Guard, error_body
 from fairdial.serve.observations import ObservedError
 from fairdial.serve.openapi import JSON, answers
 from fairdial.serve.page import page_files, render_index
 from fairdial.serve.records import BadRowError
 from fairdial.serve.requests import PredictRequest, RefusedError, parse
 from fairdial.serve.service import Service
+from fairdial.serve.tokens import Tokens
 
 MOST_BYTES = 2 << 20  # of a request's body
 LARGE = 1 << 16  # bytes of a body that is parsed outside the event loop
@@ -46,7 +45,6 @@ QUERIES = {
     "limit": f"a whole number from 1 to {MOST_ENTRIES:,}",
     "before": "a version of the dial, 1 or more",
 }
-SCHEME = b"bearer "
 VARY = {"vary": "accept-encoding"}
 
 log = logging.getLogger("fairdial.serve")
@@ -56,11 +54,11 @@ def create_app(
     service: Service,
     *,
     document: Callable[[], dict[str, object]],
-    token: str | None = None,
-    observer: str | None = None,
+    tokens: Tokens | None = None,
     open_observe: bool = False,
     hosts: tuple[str, ...] | None = None,
-) -> App:
+    root_path: str = "",
+) -> Guard:
     """Return the application of a server.
 
     Parameters
@@ -69,28 +67,23 @@ def create_app(
         What answers.
     document : callable
         Returns the page's document; called once, on the first request for it.
-    token : str, optional
-        Allows changing the dial, sending observations and resetting them.
-    observer : str, optional
-        Allows only sending observations.
+    tokens : Tokens, optional
+        What allows changing the dial, sending observations and resetting them.
     open_observe : bool
         Whether anybody may send observations.
     hosts : tuple of str, optional
         Host names that requests may use; None allows any.
+    root_path : str
+        Prefix of all paths, which a proxy may keep or strip.
     """
-
-    @contextlib.asynccontextmanager
-    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
-        yield
-        service.close()
-
+    known = Tokens() if tokens is None else tokens
     app = FastAPI(
         title="fairdial",
         version=__version__,
         description="Decisions of a model with a fairness dial.",
         docs_url=None,  # these pages load scripts from other servers
         redoc_url=None,
-        lifespan=lifespan,
+        servers=[{"url": root_path}] if root_path else None,
     )
     decider, page = service.decider, _Page(document)
     waits, read_dial = service.waits, service.current_dial
@@ -147,9 +140,10 @@ def create_app(
         """Change the dial; the change is recorded before it takes effect."""
         if service.log is None or not service.log.writable:
             raise RefusedError(403, "this server is read-only.")
-        _allow(request, token)
+        name = _allow(request, known)
         body = await _read(request)
-        entry = await run_in_threadpool(service.move_dial, body, _seen(request))
+        names = known.people.values()
+        entry = await run_in_threadpool(service.move_dial, body, _seen(request), name, names)
         log.info(
             "dial version %d: tolerance %g, confidence %s",
             entry.version,
@@ -178,7 +172,7 @@ def create_app(
     async def observe(request: Request) -> Response:
         """Count unlabeled rows, and return all observations."""
         if not open_observe:
-            _allow(request, token, observer)
+            _allow(request, known, to_observe=True)
         body = await _read(request)
         return _json(await run_in_threadpool(service.observe, body))
 
@@ -194,7 +188,7 @@ def create_app(
     )
     async def forget(request: Request) -> Response:
         """Reset the observations."""
-        _allow(request, token)
+        _allow(request, known)
         return _json(await run_in_threadpool(service.reset_observations))
 
     @app.get("/metrics", responses={200: {"content": {"text/plain": {}}}, **answers(None, 503)})
@@ -221,7 +215,14 @@ def create_app(
     # a plain route for the same function: FastAPI's own takes longer than deciding on one row
     app.router.routes.insert(0, Route("/v1/predict", predict, methods=["POST"]))
     paths = [route.path for route in app.routes if hasattr(route, "path")]
-    return Guard(app, hosts=hosts, paths=paths, count=service.metrics.request)
+    return Guard(
+        app,
+        hosts=hosts,
+        paths=paths,
+        count=service.metrics.request,
+        close=service.close,
+        root_path=root_path,
+    )
 
 
 class _Page:
@@ -285,15 +286,15 @@ def _too_large() -> RefusedError:
     return RefusedError(413, f"the request must have at most {MOST_BYTES:,} bytes.")
 
 
-def _allow(request: Request, *tokens: str | None) -> None:
-    """Raise RefusedError unless the request has one of the tokens."""
-    known = [token for token in tokens if token is not None]
-    if not known:
+def _allow(request: Request, tokens: Tokens, *, to_observe: bool = False) -> str | None:
+    """Return the name of the request's token, if it has one; raise RefusedError without a token."""
+    if not tokens.allow(to_observe=to_observe):
         raise RefusedError(403, "this server was started without a token that allows this.")
-    given = request.headers.get("authorization", "").encode("latin-1", "replace")
-    secret = given[len(SCHEME) :].strip() if given[: len(SCHEME)].lower() == SCHEME else b""
-    if not sum(hmac.compare_digest(secret, token.encode()) for token in known):
+    given = request.headers.get("authorization", "")
+    allowed, name = tokens.find(given, to_observe=to_observe)
+    if not allowed:
         raise RefusedError(401, "the token is missing or wrong.")
+    return name
 
 
 def _seen(request: Request) -> int | None:

@@ -158,6 +158,10 @@ class Guard:
         Paths that are counted by name.
     count : callable
         ``count(path, status, seconds)`` is called for every answer.
+    close : callable
+        Called when the server stops.
+    root_path : str
+        Prefix of all paths; requests without it are answered too, for a proxy that strips it.
     """
 
     def __init__(
@@ -167,16 +171,21 @@ class Guard:
         hosts: Collection[str] | None,
         paths: Collection[str],
         count: Callable[[str, int, float], None],
+        close: Callable[[], None] = lambda: None,
+        root_path: str = "",
     ) -> None:
-        self._app, self._count = app, count
+        self._app, self._count, self.close = app, count, close
+        self._root = root_path
         self._hosts = None if hosts is None else frozenset(name.lower() for name in hosts)
         self._paths = frozenset(paths)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request."""
         if scope["type"] != "http":
-            await self._app(scope, receive, send)
+            await run_lifespan(receive, send, self.close)
             return
+        if self._root:
+            scope = _without(self._root, scope)
         start, status, path = time.perf_counter(), 0, scope["path"]
         request_id = os.urandom(8).hex()
         scope.setdefault("state", {})["request"] = request_id
@@ -197,6 +206,12 @@ class Guard:
             if self._hosts is not None and not _host_allowed(scope, self._hosts):
                 detail = "this server doesn't answer requests for that host name."
                 await _answer(send_guarded, 421, detail, request_id)
+            elif not path:  # the page's own paths are relative
+                headers = [(b"location", f"{self._root}/".encode()), (b"content-length", b"0")]
+                await send_guarded(
+                    {"type": "http.response.start", "status": 308, "headers": headers}
+                )
+                await send_guarded({"type": "http.response.body", "body": b""})
             else:
                 await self._app(scope, receive, send_guarded)
         except Exception as error:
@@ -208,6 +223,29 @@ class Guard:
             if path.startswith(STATIC):
                 name = STATIC
             self._count(name, status, time.perf_counter() - start)
+
+
+async def run_lifespan(
+    receive: Receive, send: Send, stop: Callable[[], None], start: Callable[[], None] | None = None
+) -> None:
+    """Answer the messages of a server that starts and stops."""
+    while True:
+        kind = (await receive())["type"]
+        if kind == "lifespan.startup" and start is not None:
+            start()
+        if kind == "lifespan.shutdown":
+            stop()
+        await send({"type": f"{kind}.complete"})
+        if kind == "lifespan.shutdown":
+            return
+
+
+def _without(root: str, scope: Scope) -> Scope:
+    """Return a request without the prefix of its path."""
+    path = scope["path"]
+    if path != root and not path.startswith(f"{root}/"):
+        return scope
+    return {**scope, "path": path[len(root) :], "raw_path": scope["raw_path"][len(root) :]}
 
 
 def _host_allowed(scope: Scope, hosts: Collection[str]) -> bool:

@@ -113,6 +113,7 @@ def add_token(app: FastAPI) -> None:
                 version=app.version,
                 description=app.description,
                 routes=app.routes,
+                servers=app.servers or None,
             )
             schemes = {"token": {"type": "http", "scheme": "bearer"}}
             found.setdefault("components", {})["securitySchemes"] = schemes

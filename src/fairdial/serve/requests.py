@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import unicodedata
 from collections.abc import Sequence
 from typing import Annotated, Any, NotRequired, TypeVar
 
@@ -18,13 +17,13 @@ from pydantic import (
 from pydantic_core import from_json
 from typing_extensions import TypedDict  # pydantic needs it before Python 3.12
 
+from fairdial.serve.tokens import LONGEST_NAME, check_name
 from fairdial.tables.columns import LARGEST
 
 MOST_ROWS = 1_000
 MOST_SCORES = 10_000
-LONGEST_REASON, LONGEST_NAME = 500, 100
+LONGEST_REASON = 500
 SHOWN = 5  # problems in one message
-LOOKALIKES = {"LATIN", "CYRILLIC", "GREEK"}  # alphabets with letters that look the same
 
 Number = Annotated[float, Field(strict=True, allow_inf_nan=False, ge=-LARGEST, le=LARGEST)]
 Tolerance = Annotated[float, Field(strict=True, ge=0.0, le=1.0)]
@@ -47,28 +46,6 @@ def _text(longest: int) -> StringConstraints:
     return StringConstraints(
         strict=True, strip_whitespace=True, min_length=1, max_length=longest, pattern=r"\S"
     )
-
-
-def check_name(text: str) -> str:
-    """Return a name in its normal form (NFKC); raise ValueError for one that looks like another.
-
-    Examples
-    --------
-    >>> from fairdial.serve.requests import check_name
-    >>> check_name("Ann \N{LATIN SMALL LETTER E WITH ACUTE}")
-    'Ann é'
-    >>> check_name("\N{CYRILLIC SMALL LETTER DZE}erver")
-    Traceback (most recent call last):
-    ...
-    ValueError: letters of several alphabets
-    """
-    normal = unicodedata.normalize("NFKC", text).strip()
-    if not normal.isprintable():
-        raise ValueError("characters that can't be seen")
-    letters = {unicodedata.name(x, "").partition(" ")[0] for x in normal if x.isalpha()}
-    if len(letters & LOOKALIKES) > 1:
-        raise ValueError("letters of several alphabets")
-    return normal
 
 
 def check_visible(text: str) -> str:

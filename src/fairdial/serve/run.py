@@ -5,29 +5,43 @@ from __future__ import annotations
 import contextlib
 import errno
 import gc
+import http.client
 import ipaddress
 import json
+import logging
 import os
 import signal
 import socket
 import tempfile
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import asdict
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from fairdial._files import write_file
 from fairdial.errors import InvalidInputError, MissingExtraError, install_command
 from fairdial.registry import load_plugins, plugins
-from fairdial.serve.startup import Settings, describe_start, find_tokens, make_app, prepare
+from fairdial.serve.startup import (
+    Settings,
+    check_root_path,
+    describe_start,
+    find_all_tokens,
+    make_app,
+    prepare,
+    prepare_again,
+)
 
 if TYPE_CHECKING:
-    from fairdial.serve.guard import App
+    import uvicorn
+
+    from fairdial.serve.guard import Guard
+    from fairdial.serve.reload import Reloadable
 
 HOST, PORT = "127.0.0.1", 8000
 TOKEN = "FAIRDIAL_TOKEN"
-SETTINGS = "FAIRDIAL_SERVE"  # environment variables that pass the settings to the processes,
+SETTINGS = "FAIRDIAL_SERVE"  # environment variables for the processes: file of the settings,
+ALONE = "FAIRDIAL_ALONE"  # whether there is only one process,
 PLUGINS = "FAIRDIAL_PLUGINS"  # and the modules that register methods
 COUNTERS = "PROMETHEUS_MULTIPROC_DIR"
 LIBRARIES = ("fastapi", "uvicorn", "prometheus_client", "pydantic")
@@ -35,6 +49,7 @@ CONNECTIONS = 4096  # per process, if the system allows so many; others get a 50
 OTHER_FILES = 128  # that a process may need to open besides its connections
 KEEP_ALIVE = 30  # seconds that an idle connection is kept
 GRACE = 10  # seconds that running requests have when the server stops
+START = 120.0  # seconds that a process may take to answer its first request
 POLL = 0.02  # seconds between looks whether the server listens
 ANY_ADDRESS = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # and where to reach it from here
 WHY_NOT = {  # why an address can't be used, and what to do
@@ -43,6 +58,9 @@ WHY_NOT = {  # why an address can't be used, and what to do
     errno.EADDRNOTAVAIL: "this machine doesn't have this address",
     socket.EAI_NONAME: "unknown host name",
 }
+
+
+log = logging.getLogger("fairdial.serve")
 
 
 def serve(
@@ -57,9 +75,11 @@ def serve(
     tolerance: float | None = None,
     confidence: float | None = None,
     token_env: str = TOKEN,
+    token_file: str | os.PathLike[str] | None = None,
     open_observe: bool = False,
     key: str | os.PathLike[str] | None = None,
     allow_hosts: tuple[str, ...] = (),
+    root_path: str = "",
     name: str | None = None,
     people: Mapping[str, str] | None = None,
     labels: tuple[str, str] | None = None,
@@ -94,12 +114,17 @@ def serve(
     token_env : str
         Environment variable with the token for changing the dial. It also allows sending
         observations; the token in ``FAIRDIAL_OBSERVE_TOKEN``, if set, allows only that.
+    token_file : path, optional
+        File with the SHA-256 of a token and a name in each line. These tokens change the dial under
+        the name; the variable ``token_env`` need not be set then.
     open_observe : bool
         Anybody may send observations.
     key : path, optional
         File with the key that the model must be signed with.
     allow_hosts : tuple of str
         Host names that requests may use, besides ``host`` and the local ones.
+    root_path : str
+        Prefix of all paths, such as ``/dial``, for a proxy that keeps it.
     name : str, optional
         The page's title; by default the name of the model's folder.
     people : mapping, optional
@@ -124,7 +149,8 @@ def serve(
     >>> serve("loans", read_only=True)  # doctest: +SKIP
     """
     need_libraries()
-    find_tokens(token_env, os.environ, needed=not read_only)
+    find_all_tokens(token_env, token_file, read_only=read_only)
+    check_root_path(root_path)
     find_port(host, port)  # fast checks come first
     from fairdial._validation import check_count
     from fairdial.io.folder import find_model
@@ -150,17 +176,27 @@ def serve(
             people=people,
             labels=labels,
             trusted=trusted,
+            token_file=token_file,
+            root_path=root_path,
         )
         port = find_port(host, port)
         if progress is not None:
             progress(describe_start(settings))
-        variables = {SETTINGS: json.dumps(asdict(settings)), PLUGINS: json.dumps(plugins())}
+        file = Path(scratch, "settings.json")
+        write_file(file, settings.to_json())
+        variables = {SETTINGS: str(file), PLUGINS: json.dumps(plugins())}
+        if workers == 1:
+            variables[ALONE] = "yes"
         if workers > 1:
             counters = Path(scratch, "counters")
             counters.mkdir()
             variables[COUNTERS] = str(counters)
         with _announced(host, port, announce):
             _run(host, port, workers, variables)
+
+
+def _in_main_thread() -> bool:
+    return threading.current_thread() is threading.main_thread()
 
 
 class _TerminatedError(BaseException):
@@ -170,8 +206,7 @@ class _TerminatedError(BaseException):
 @contextlib.contextmanager
 def _stopped_in_order() -> Iterator[None]:
     """Let SIGTERM end the block like Ctrl-C, so that files are removed; then obey the signal."""
-    default = signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
-    if not default or threading.current_thread() is not threading.main_thread():
+    if signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL or not _in_main_thread():
         yield
         return
 
@@ -201,8 +236,7 @@ def _announced(host: str, port: int, announce: Callable[[str], None] | None) -> 
 
     def wait() -> None:
         while not ended.wait(POLL):
-            with contextlib.suppress(OSError):
-                socket.create_connection((ANY_ADDRESS.get(host, host), port), timeout=1).close()
+            if _answers(ANY_ADDRESS.get(host, host), port):
                 announce(address)
                 return
 
@@ -215,6 +249,18 @@ def _announced(host: str, port: int, announce: Callable[[str], None] | None) -> 
         thread.join()
 
 
+def _answers(host: str, port: int) -> bool:
+    """Return whether a process answers requests; workers share a port that listens before them."""
+    connection = http.client.HTTPConnection(host, port, timeout=START)
+    try:
+        connection.request("GET", "/healthz")
+        return bool(connection.getresponse().status)
+    except (OSError, http.client.HTTPException):
+        return False
+    finally:
+        connection.close()
+
+
 def _run(host: str, port: int, workers: int, variables: Mapping[str, str]) -> None:
     import uvicorn
 
@@ -222,24 +268,32 @@ def _run(host: str, port: int, workers: int, variables: Mapping[str, str]) -> No
 
     before = {name: os.environ.get(name) for name in variables}
     os.environ.update(variables)
+    config = uvicorn.Config(
+        f"{__name__}:app_from_environment",
+        factory=True,
+        host=host,
+        port=port,
+        workers=workers,
+        access_log=False,
+        server_header=False,
+        log_config=_logging(),
+        http=GuardedProtocol,
+        limit_concurrency=most_connections(),
+        timeout_keep_alive=KEEP_ALIVE,
+        timeout_graceful_shutdown=GRACE,
+        proxy_headers=False,
+        ws="none",
+    )
+    obeys = _in_main_thread() and hasattr(signal, "SIGHUP")
+    usual = signal.signal(signal.SIGHUP, signal.SIG_IGN) if obeys else None
     try:
-        uvicorn.run(
-            f"{__name__}:app_from_environment",
-            factory=True,
-            host=host,
-            port=port,
-            workers=workers,
-            access_log=False,
-            server_header=False,
-            log_config=_logging(),
-            http=GuardedProtocol,
-            limit_concurrency=most_connections(),
-            timeout_keep_alive=KEEP_ALIVE,
-            timeout_graceful_shutdown=GRACE,
-            proxy_headers=False,
-            ws="none",
-        )
+        if workers == 1:
+            uvicorn.Server(config).run()
+        else:
+            _run_workers(config, Path(variables[SETTINGS]))
     finally:
+        if obeys:
+            signal.signal(signal.SIGHUP, usual)
         for name, value in before.items():
             if value is None:
                 os.environ.pop(name, None)
@@ -247,12 +301,48 @@ def _run(host: str, port: int, workers: int, variables: Mapping[str, str]) -> No
                 os.environ[name] = value
 
 
-def app_from_environment() -> App:
+def _run_workers(config: uvicorn.Config, file: Path) -> None:
+    from uvicorn.supervisors import Multiprocess
+
+    class Workers(Multiprocess):
+        """Processes that reload the model by themselves once the parent has checked it."""
+
+        def handle_hup(self) -> None:
+            try:
+                settings = prepare_again(Settings.from_json(file.read_text("utf-8")))
+            except Exception as error:
+                log.error("the model was not reloaded, and the old one stays: %s", error)
+                return
+            write_file(file, settings.to_json())
+            for process in self.processes:
+                if process.pid is not None:
+                    os.kill(process.pid, signal.SIGHUP)
+
+    with config.bind_socket() as listening:
+        Workers(config, [listening]).run()
+
+
+def app_from_environment() -> Reloadable:
     """Return the application of a process that :func:`serve` started."""
+    from fairdial.serve.reload import Reloadable
+
+    obeys = _in_main_thread() and hasattr(signal, "SIGHUP")
+    if obeys and ALONE not in os.environ:
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)  # until the process can obey
     load_plugins(json.loads(os.environ.get(PLUGINS, "{}")))
-    data = json.loads(os.environ[SETTINGS])
-    pairs = {key: data[key] and tuple(data[key]) for key in ("hosts", "labels", "trusted")}
-    app = make_app(Settings(**data | pairs))
+    file, alone = Path(os.environ[SETTINGS]), ALONE in os.environ
+
+    def load() -> Guard:
+        settings = Settings.from_json(file.read_text("utf-8"))
+        if alone:  # otherwise the parent has done it
+            settings = prepare_again(settings)
+        app = make_app(settings)
+        if alone:
+            write_file(file, settings.to_json())
+        log.info("the model %s is served now", settings.hash[:12])
+        return app
+
+    app = Reloadable(make_app(Settings.from_json(file.read_text("utf-8"))), load, obeys=obeys)
     gc.collect()
     gc.freeze()  # the model stays: the collector need not visit it again
     return app

@@ -17,7 +17,7 @@ from __future__ import annotations
 import json
 import math
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -182,9 +182,24 @@ class Service:
     def _point_json(self, point: Point) -> str:
         return json.dumps(point_data(point, is_family=not self.decider.swept))
 
-    def move_dial(self, body: bytes, seen: int | None) -> Entry:
-        """Change the dial; when this returns, the change is recorded and in effect."""
+    def move_dial(
+        self,
+        body: bytes,
+        seen: int | None,
+        name: str | None = None,
+        names: Collection[str] = (),
+    ) -> Entry:
+        """Change the dial; when this returns, the change is recorded and in effect.
+
+        ``name`` is whose token the request has, if the token has a name; only the tokens of
+        ``names`` may change the dial in these names.
+        """
         request = parse(DialRequest, body, once=True)
+        own = {other.casefold() for other in names}
+        if name is None and request.by is not None and request.by.casefold() in own:
+            raise RefusedError(422, "`by` must not be the name of somebody with a token.")
+        if name is not None and request.by not in (None, name):
+            raise RefusedError(422, "`by` must be left out, or be the name of the token's owner.")
         if request.by is not None and request.by.casefold() == SERVER:
             raise RefusedError(422, f"`by` must be a person's name, got the reserved {SERVER!r}.")
         least, confidence = self.least_confidence, request.confidence
@@ -200,7 +215,7 @@ class Service:
         return self.log.append(
             tolerance=request.tolerance,
             confidence=confidence,
-            who=request.by or NO_NAME,
+            who=name or request.by or NO_NAME,
             reason=request.reason,
             model=self.model,
             gap=point.gap,

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
+import re
 import warnings
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,15 +20,14 @@ from fairdial.errors import (
 )
 from fairdial.serve.audit import AUDIT_SUFFIX, AuditLog, has_entries, is_database
 from fairdial.serve.entries import SERVER, AuditError, DialMovedError, Entry
+from fairdial.serve.tokens import Tokens, find_tokens, read_tokens
 
 if TYPE_CHECKING:
     from fairdial.core.frontier import Frontier
     from fairdial.core.point import Point
     from fairdial.estimators.base import DialClassifier
-    from fairdial.serve.guard import App
+    from fairdial.serve.guard import Guard
 
-OBSERVER = "FAIRDIAL_OBSERVE_TOKEN"  # environment variable of the token for observations only
-SHORTEST_TOKEN = 16
 ATTEMPTS = 20  # to record the start while other servers start
 OBSERVED_SUFFIX = ".observed"
 LEVEL = 0.95  # confidence of the page's statements about new rows
@@ -52,6 +53,21 @@ class Settings:
     people: Mapping[str, str] = field(default_factory=dict)
     labels: tuple[str, str] | None = None
     trusted: tuple[str, ...] = ()
+    token_file: str | None = None
+    root_path: str = ""
+    requested: float | None = None  # the tolerance that was given
+    meaning: str = ""  # what another model must share for the dial to carry over
+
+    @classmethod
+    def from_json(cls, text: str) -> Settings:
+        """Return settings from :meth:`to_json`."""
+        data = json.loads(text)
+        pairs = {key: data[key] and tuple(data[key]) for key in ("hosts", "labels", "trusted")}
+        return cls(**data | pairs)
+
+    def to_json(self) -> str:
+        """Return the settings as text."""
+        return json.dumps(asdict(self))
 
 
 def prepare(
@@ -71,8 +87,14 @@ def prepare(
     people: Mapping[str, str] | None = None,
     labels: tuple[str, str] | None = None,
     trusted: tuple[str, ...] = (),
+    token_file: str | os.PathLike[str] | None = None,
+    root_path: str = "",
+    before: str | None = None,
 ) -> Settings:
-    """Check everything, and record the dial's tolerance; arguments are as in ``run.serve``."""
+    """Check everything, and record the dial's tolerance; arguments are as in ``run.serve``.
+
+    ``before`` is the meaning of the dial that must carry over, if another model was served.
+    """
     from fairdial._validation import check_confidence, check_one_tolerance
     from fairdial.io.folder import read_folder
     from fairdial.io.frontiers import FRONTIER, frontier_from_arrays
@@ -80,7 +102,7 @@ def prepare(
     from fairdial.serve.deciding import refuse_unserved
     from fairdial.serve.page_data import match_people
 
-    find_tokens(token_env, os.environ, needed=not read_only)
+    find_all_tokens(token_env, token_file, read_only=read_only)
     if confidence is not None:
         check_confidence(confidence)
     folder = Path(model).absolute()
@@ -112,13 +134,72 @@ def prepare(
         people=people or {},
         labels=labels,
         trusted=trusted,
+        token_file=None if token_file is None else str(Path(token_file).absolute()),
+        root_path=check_root_path(root_path),
+        requested=tolerance,
     )
     if place is None or not has_entries(place):
         _find_point(frontier, start, confidence)  # before a log is created
-    load_model(settings)
+    loaded = load_model(settings)
+    settings = replace(settings, meaning=_meaning(frontier, loaded.classes_.tolist()))
+    if before is not None and settings.meaning != before:
+        raise InvalidInputError(
+            "model",
+            "have the criterion, groups and labels of the model that is served, for the dial to "
+            "carry over",
+            given=f"{settings.meaning} after {before}",
+            hint="Restart the server to serve it.",
+        )
     if place is not None:
         _record_start(settings, frontier, requested=tolerance is not None)
     return settings
+
+
+def prepare_again(settings: Settings) -> Settings:
+    """Check the folder as it is now, and record that its model is served; the dial carries over.
+
+    Raises if it can't: if the model can't certify the dial's tolerance, or has another criterion.
+    """
+    return prepare(
+        settings.model,
+        audit=settings.audit,
+        observed=settings.observed,
+        read_only=settings.read_only,
+        tolerance=settings.requested if settings.audit is None else None,
+        confidence=settings.confidence,
+        token_env=settings.token_env,
+        open_observe=settings.open_observe,
+        key=settings.key,
+        hosts=settings.hosts,
+        scratch=Path(settings.observed).parent,
+        name=settings.name,
+        people=settings.people,
+        labels=settings.labels,
+        trusted=settings.trusted,
+        token_file=settings.token_file,
+        root_path=settings.root_path,
+        before=settings.meaning,
+    )
+
+
+def _meaning(frontier: Frontier, labels: list[object]) -> str:
+    groups, names = map(str, frontier.groups), map(str, labels)
+    return f"{frontier.criterion.name} of {', '.join(groups)} ({', '.join(names)})"
+
+
+def check_root_path(path: str) -> str:
+    """Return the prefix of all paths as ``/dial``, or an empty one."""
+    found = path.strip("/")
+    if re.fullmatch(r"[\w.~-]*(/[\w.~-]+)*", found, re.ASCII) is None:
+        raise InvalidInputError("root_path", "be a path such as /dial", given=repr(path))
+    return f"/{found}" if found else ""
+
+
+def find_all_tokens(name: str, file: str | os.PathLike[str] | None, *, read_only: bool) -> Tokens:
+    """Return the tokens of the environment and of the file; one is needed to change the dial."""
+    people = {} if file is None else read_tokens(file)
+    owner, observer = find_tokens(name, os.environ, needed=not read_only and not people)
+    return Tokens(owner, observer, people)
 
 
 def _places(
@@ -164,7 +245,7 @@ def load_model(settings: Settings) -> DialClassifier:
     return model
 
 
-def make_app(settings: Settings) -> App:
+def make_app(settings: Settings) -> Guard:
     """Return the application of one process."""
     from fairdial.serve.app import create_app
     from fairdial.serve.deciding import Decider
@@ -187,7 +268,7 @@ def make_app(settings: Settings) -> App:
         tolerance=settings.tolerance,
         confidence=settings.confidence,
     )
-    token, observer = find_tokens(settings.token_env, os.environ, needed=not settings.read_only)
+    tokens = find_all_tokens(settings.token_env, settings.token_file, read_only=settings.read_only)
     return create_app(
         service,
         document=lambda: page_data(
@@ -198,46 +279,11 @@ def make_app(settings: Settings) -> App:
             tolerance=settings.tolerance,
             confidence=LEVEL if settings.confidence is None else settings.confidence,
         ),
-        token=token,
-        observer=observer,
+        tokens=tokens,
         open_observe=settings.open_observe,
         hosts=settings.hosts,
+        root_path=settings.root_path,
     )
-
-
-# ---- tokens ------------------------------------------------------------------------------------
-
-
-def find_tokens(
-    name: str, environment: Mapping[str, str], *, needed: bool
-) -> tuple[str | None, str | None]:
-    """Return the token that changes the dial, and the one for observations only, if set."""
-    token = find_token(name, environment) if needed or environment.get(name) else None
-    other = find_token(OBSERVER, environment) if environment.get(OBSERVER) else None
-    return token, other
-
-
-def find_token(name: str, environment: Mapping[str, str]) -> str:
-    """Return the token in an environment variable."""
-    token = environment.get(name, "")
-    if not token:
-        raise InvalidInputError(
-            "token_env",
-            "name an environment variable that holds the token for changing the dial",
-            given=f"{name}, which is not set",
-            hint=(
-                "Set it, for example to the output of openssl rand -hex 32.",
-                "Or start with `read_only=True`.",
-            ),
-        )
-    if len(token) < SHORTEST_TOKEN or not token.isascii() or token != token.strip():
-        raise InvalidInputError(
-            "token_env",
-            f"name an environment variable that holds at least {SHORTEST_TOKEN} ASCII characters "
-            "without surrounding spaces",
-            given=f"{name}, whose value is different",
-        )
-    return token
 
 
 # ---- the dial ----------------------------------------------------------------------------------

@@ -37,7 +37,8 @@ from fairdial.serve.run import (
     most_connections,
     need_libraries,
 )
-from fairdial.serve.startup import describe_start, find_token, find_tokens, make_app
+from fairdial.serve.startup import describe_start, make_app
+from fairdial.serve.tokens import find_token, find_tokens
 
 UNUSED = r"`tolerance=0\.2`.*0\.05.*version"
 
@@ -378,13 +379,16 @@ def test_a_tolerance_that_cant_be_certified_ends_with_exit_code_1(cases, tmp_pat
 def test_the_address_is_announced_once_the_server_listens(cases, tmp_path, monkeypatch):
     """As JSON on stdout if asked for, otherwise on stderr."""
     monkeypatch.setenv("FAIRDIAL_TOKEN", "x" * 20)
-    listened = []
+    listened, announced = [], []
 
     def listen_late(host, port, *_):
         time.sleep(0.2)
         listened.append(time.monotonic())
         with socket.create_server((host, port)) as server:
-            server.accept()[0].close()
+            with server.accept()[0] as asking:
+                asking.recv(4096)
+                assert not announced
+                asking.sendall(b"HTTP/1.1 503 Busy\r\nContent-Length: 0\r\n\r\n")
             time.sleep(0.2)
 
     announce = Output.result, Output.note
@@ -393,6 +397,7 @@ def test_the_address_is_announced_once_the_server_listens(cases, tmp_path, monke
         def show(self, message, *more):
             if "http://127.0.0.1:" in str(message):
                 assert listened
+                announced.append(message)
             shown(self, message, *more)
 
         return show
@@ -407,6 +412,7 @@ def test_the_address_is_announced_once_the_server_listens(cases, tmp_path, monke
     assert data["model"] == folder
     assert data["address"].startswith("http://127.0.0.1:")
     listened.clear()
+    announced.clear()
     done = CliRunner().invoke(main, command)
     assert done.stdout == ""
     assert "http://127.0.0.1:" in done.stderr.splitlines()[-1]
