@@ -19,7 +19,8 @@ A figure is a cell of a benchmark's tables in benchmarks/record.json, which ``ma
 It names a script, cells of the line, and the column; ``:/1000`` divides it.
 
 The quantities are the functions below; ``--help`` lists them. They are on test rows, over the
-splits of a study. GAP is one of the plan's. WHAT is a gap, mean (over the gaps; the default), grid
+splits of a study. A study's name and ``minutes`` alone is the processor time of all its trials.
+GAP is one of the plan's. WHAT is a gap, mean (over the gaps; the default), grid
 (over the common tolerances), all three in points of accuracy, or hv or inverted-hv.
 """
 
@@ -44,12 +45,14 @@ from fairdial.bench.comparisons import HV, INVERTED, MATCHED, Claim, KeyFigures
 from fairdial.bench.curves import Study, mean_of, open_study
 from fairdial.bench.report import report_blocks
 from fairdial.bench.statistics import Paired, corrected, paired
+from fairdial.bench.store import read_packed
 from fairdial.bench.tables import Table
 from fairdial.bench.writers import markdown_table
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "docs" / "results"
 RECORD = ROOT / "benchmarks" / "record.json"
+VERIFIED = "verified.txt"  # what `fairdial bench verify` printed, beside a study's records
 MARKED = re.compile(
     r"(<!--\s+(quote|figure|python)\s+([^>]+?)\s+-->)(.*?)(<!-- end -->)", re.DOTALL
 )
@@ -62,6 +65,7 @@ class Source(NamedTuple):
     study: Study
     part: KeyFigures
     claims: list[Claim]
+    folder: Path  # docs/results/NAME
 
     def names(self, *methods: str) -> None:
         """Raise for a method without trials."""
@@ -231,6 +235,17 @@ def splits(source: Source, method: str) -> Quoted:
     return Quoted((len({trial.seed for trial in source.part.panel.of(method)}),), ".0f")
 
 
+def repeated(source: Source) -> Quoted:
+    """Trials that made the same decisions, of those that ``bench verify`` repeated."""
+    panel, file = source.part.panel, source.folder / VERIFIED
+    lines = file.read_text("utf-8").splitlines() if file.is_file() else []
+    trial = re.compile(rf"(same|differs): {panel.dataset}, {panel.criterion}, .*, seed \d+")
+    found = [match[1] for line in lines if (match := trial.match(line))]
+    if not found:
+        raise ValueError(f"no trial of {panel.title} in {file}")
+    return Quoted((found.count("same"), len(found)), ".0f", " of ")
+
+
 def table(source: Source, name: str) -> str:
     """NAME: a table of the report by its LaTeX label: hv, matched, hv-quartiles, cost, ..."""
     panel = source.part.panel
@@ -246,7 +261,7 @@ QUANTITIES: dict[str, Callable[..., Quoted | str]] = {
     function.__name__.replace("_", "-"): function
     for function in (
         accuracy, hv, inverted_hv, difference, mean, error, interval, p, detectable, held,
-        certified, certified_held, change, epochs, kept, training, cost, splits, table,
+        certified, certified_held, change, epochs, kept, training, cost, splits, repeated, table,
     )
 }  # fmt: skip
 
@@ -261,11 +276,25 @@ def sources(name: str) -> dict[tuple[str, str], Source]:
     study = open_study(place if place.is_dir() else place.with_name(f"{place.name}.toml"))
     parts = comparisons.key_figures(study)
     claims = comparisons.claims(study.plan, parts)
-    return {(p.panel.dataset, p.panel.criterion): Source(study, p, claims) for p in parts}
+    return {(p.panel.dataset, p.panel.criterion): Source(study, p, claims, place) for p in parts}
+
+
+def minutes(study: str) -> str:
+    """Return the processor time of all trials of a study, or of tuning, in minutes."""
+    place = RESULTS / study
+    packed = (
+        place / "records.jsonl.xz" if place.is_dir() else place.with_name(f"{place.name}.jsonl.xz")
+    )
+    timings = [record.get("timing", {}) for record in read_packed(packed)]
+    return (
+        f"{sum(t for timing in timings for k, t in timing.items() if k.endswith('_cpu')) / 60:.0f}"
+    )
 
 
 def quote(text: str) -> str:
-    """Return what the records say: STUDY DATA QUANTITY [ARGUMENTS] [:FORMAT]."""
+    """Return what the records say: STUDY DATA QUANTITY [ARGUMENTS] [:FORMAT]; or STUDY minutes."""
+    if text.split()[1:] == ["minutes"]:
+        return minutes(text.split()[0])
     study, data, quantity, *arguments = shlex.split(text)
     spec = arguments.pop()[1:] if arguments and arguments[-1].startswith(":") else None
     dataset, _, criterion = data.partition("/")

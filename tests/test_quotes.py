@@ -24,6 +24,7 @@ PAGES = [
     if re.search(r"<!--\s+(quote|figure)\s", page.read_text("utf-8"))
 ]
 STORED = [page.parents[1] for page in sorted((ROOT / "docs" / "results").glob("*/report/*.md"))]
+VERIFIED = sorted((ROOT / "docs" / "results").glob("*/verified.txt"))
 STUDY = "frontier/auto"
 FIRST, SECOND = "AutoDial", "gradient boosting"
 
@@ -101,6 +102,28 @@ def test_quotes_agree_with_what_the_curves_give() -> None:
     assert low < off.mean() < high
     assert float(say(f'detectable "{FIRST}" "{SECOND}"')) > 0
     assert 0 <= float(say(f'p "{FIRST}" "{SECOND}" hv :.5f').removeprefix("below ")) <= 1
+
+
+@pytest.mark.parametrize("file", VERIFIED, ids=[file.parent.name for file in VERIFIED])
+def test_what_was_repeated_are_trials_of_the_study(file: Path) -> None:
+    """And every line of them is counted by the quotes of one data set and criterion."""
+    study = open_study(file.parent)
+    made = {
+        f"{c['dataset']}, {c['criterion']}, {c['method']['name']}, seed {c['seed']}"
+        for c in (record["config"] for record in study.records)
+    }
+    lines = [line for line in file.read_text("utf-8").splitlines() if ": " in line]
+    trials = [re.match(r"(?:same|differs): (.+?, seed \d+)", line)[1] for line in lines]
+    assert len(trials) == len(set(trials)) >= 20
+    assert set(trials) <= made
+    panels = dict.fromkeys(f"{p.dataset}/{p.criterion}" for p in study.panels)
+    counts = [
+        SCRIPT["quote"](f"{file.parent.name} {panel} repeated").split(" of ")
+        for panel in panels
+        if any(trial.startswith(panel.replace("/", ", ")) for trial in trials)
+    ]
+    assert sum(int(count) for _, count in counts) == len(trials)
+    assert sum(int(same) for same, _ in counts) == sum(line.startswith("same") for line in lines)
 
 
 def test_a_table_of_the_report_is_quoted_whole() -> None:
