@@ -24,7 +24,8 @@ LAYERS = (
     {"estimators"},
     {"nn"},
     {"forests"},
-    {"large", "tables"},
+    {"large"},
+    {"tables"},
     {"metrics", "datasets"},
     {"core"},
     {"_validation"},
@@ -174,9 +175,16 @@ def test_the_core_needs_neither_pandas_nor_scikit_learn_to_be_imported(module):
 
 
 @pytest.mark.parametrize("module", INSIDE)
-def test_pyarrow_is_imported_when_a_file_is_read(module):
+def test_engines_are_imported_when_they_are_used(module):
+    for library in ("polars", "duckdb", "dask", "pyspark", "ray"):
+        assert not uses(imported_at_once(module), library)
+
+
+@pytest.mark.parametrize("module", INSIDE)
+def test_pyarrow_is_imported_when_a_file_or_table_is_read(module):
     assert not uses(imported_at_once(module), "pyarrow")
-    if module not in ("fairdial.large.reader", "fairdial.datasets.acs"):
+    read = ("fairdial.datasets.acs", "fairdial.large.reader")
+    if module not in read and not module.startswith("fairdial.large.engines."):
         assert not uses(imported_by(module), "pyarrow")
 
 

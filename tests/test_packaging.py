@@ -16,14 +16,17 @@ import fairdial
 
 ROOT = Path(__file__).resolve().parents[1]
 USED = {"bench", "dist", "images", "large", "onnx", "plot", "postgres", "save", "serve", "torch"}
-EXTRAS = USED | {"all", "catboost", "docs", "lightgbm", "peers", "tarte", "test", "xgboost"}
+ENGINES = {"polars", "ray", "spark"}
+BOOSTERS = {"catboost", "lightgbm", "xgboost"}
+EXTRAS = USED | ENGINES | BOOSTERS | {"all", "docs", "peers", "tarte", "test"}
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 
 
-@pytest.mark.parametrize("name", ["lightgbm", "xgboost", "catboost", "postgres"])
+@pytest.mark.parametrize("name", sorted({*BOOSTERS, *ENGINES, "postgres"}))
 def test_the_tests_install_what_the_extras_do(name: str) -> None:
     extras = PROJECT["optional-dependencies"]
-    installed = {line.split("#")[0].strip() for line in extras["test"]}
+    tests = [*extras["test"], *extras["all"], *extras["large"]]
+    installed = {line.split("#")[0].strip() for line in tests}
     assert {line.split("#")[0].strip() for line in extras[name]} <= installed
 
 

@@ -135,7 +135,7 @@ _HOMES = {  # the public names by module
         "TableEncoder",
     ),
 }
-_MODULES = ("datasets", "errors", "metrics")
+_MODULES = ("datasets", "errors", "large", "metrics")
 
 __all__ = [name for names in _HOMES.values() for name in names]
 

@@ -12,8 +12,9 @@ import pandas as pd
 import pytest
 
 import fairdial
-from fairdial.cli.columns import find_small, merge_groups
+from fairdial.cli.columns import find_small
 from fairdial.serve.deciding import Decider
+from fairdial.tables.values import merge_groups
 
 COMMON = ("--label", "decision", "--positive", "approve", "--method", "logistic",
           "--tolerance", 0.2, "--min-count", 5)  # fmt: skip

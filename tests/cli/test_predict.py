@@ -18,11 +18,11 @@ from sklearn.ensemble import HistGradientBoostingClassifier
 
 import fairdial
 from fairdial import FairBayes, FairdialWarning, InvalidInputError, Network
-from fairdial.cli.columns import as_text
 from fairdial.cli.model_rows import read_rows
 from fairdial.cli.reading import read_table
 from fairdial.estimators.learners import boosting, logistic
 from fairdial.estimators.plain import PlainScorer
+from fairdial.tables.values import as_text
 
 NOISE = b"a,b\n" + b"".join(b"%d,%d\n" % (i, i * i % 9973) for i in range(5000))
 PACKED = gzip.compress(NOISE, mtime=0)

@@ -500,7 +500,7 @@ def test_files_that_change_between_the_passes_are_refused(change, tmp_path):
             summary,
             Problem(DEMOGRAPHIC_PARITY),
             tolerances=np.array([0.0, 0.1]),
-            read=lambda: reread(reader, cells),
+            read=lambda _: reread(reader, cells),
             min_count=1,
             source="path",
         )

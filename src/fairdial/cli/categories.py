@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pandas as pd
 
-from fairdial.cli.columns import as_text, count_rows
+from fairdial.cli.columns import count_rows
 from fairdial.estimators.plain import PlainScorer
 from fairdial.estimators.scorers import AveragedScorer, SklearnScorer
 from fairdial.tables.inputs import MOST_CODES, Code, Inputs, OneHot
 from fairdial.tables.plan import MOST_INDICATORS, Categorical
+from fairdial.tables.values import as_text
 
 if TYPE_CHECKING:  # plain models need no scikit-learn
     from sklearn.preprocessing import OneHotEncoder, OrdinalEncoder

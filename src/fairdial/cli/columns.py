@@ -4,18 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
-from pandas.api import types
 
 from fairdial._arrays import Mask
 from fairdial.errors import InvalidInputError
 from fairdial.tables.columns import FREQUENT
-
-if TYPE_CHECKING:
-    from fairdial.estimators.base import MergedGroups
+from fairdial.tables.values import as_feature, as_read, as_text, row_name
 
 Note = Callable[[str], None]
 
@@ -35,11 +31,6 @@ FEW_TEXTS = 20  # so few may all differ by chance
 
 
 # ---- rows --------------------------------------------------------------------------------------
-
-
-def row_name(index: int) -> str:
-    """Name a row as people count: from 1, without the header."""
-    return f"data row {index + 1:,}"
 
 
 def count_rows(count: int) -> str:
@@ -64,66 +55,6 @@ def quote_names(names: Iterable[object]) -> str:
 def as_features(table: pd.DataFrame) -> pd.DataFrame:
     """Return numbers in numpy's types, and everything else as text with None where missing."""
     return pd.DataFrame({name: as_feature(table[name]) for name in table}, index=table.index)
-
-
-def as_feature(column: pd.Series) -> pd.Series:
-    """Return a column as numbers in a type of numpy's, or as text."""
-    if types.is_bool_dtype(column.dtype) or types.is_numeric_dtype(column.dtype):
-        return _finite(_numpy_numbers(column))
-    if types.is_datetime64_any_dtype(column.dtype) or types.is_timedelta64_dtype(column.dtype):
-        raise InvalidInputError(
-            "data",
-            f"hold numbers or text in {column.name!r}",
-            given="dates or durations",
-            hint=("Convert them to numbers.", f"Or leave the column out: `drop={column.name}`."),
-        )
-    kind = types.infer_dtype(column, skipna=True)
-    if kind in ("boolean", "decimal", "integer", "floating", "mixed-integer-float"):
-        return _finite(column.astype("float64"))
-    return as_text(column)
-
-
-def _numpy_numbers(column: pd.Series) -> pd.Series:
-    kind = column.dtype.kind
-    if isinstance(column.dtype, pd.api.extensions.ExtensionDtype):
-        whole = kind != "f" and not column.isna().any()
-        return column.astype("int64" if whole else "float64")
-    return column.astype("int64") if kind == "b" else column
-
-
-def _finite(column: pd.Series) -> pd.Series:
-    infinite = np.isinf(column.to_numpy())
-    if infinite.any():
-        raise InvalidInputError(
-            "data",
-            f"hold finite numbers in {column.name!r}",
-            given=f"an infinite one in {row_name(column.index[int(np.argmax(infinite))])}",
-        )
-    return column
-
-
-def as_text(column: pd.Series) -> pd.Series:
-    """Return values as text, with None where one is missing."""
-    texts = column.astype(object)
-    if types.infer_dtype(texts, skipna=True) != "string":
-        texts = texts.map(str, na_action="ignore").astype(object)
-    return texts.where(column.notna(), None)
-
-
-def as_numbers(column: pd.Series, kind: str = "numbers") -> pd.Series:
-    """Return values as numbers; the error names the first that is none, and the kind it needs."""
-    try:
-        return _finite(pd.to_numeric(as_feature(column)).astype("float64"))
-    except InvalidInputError:
-        raise
-    except (ValueError, TypeError):
-        numbers = pd.to_numeric(as_text(column), errors="coerce")
-        wrong = column[numbers.isna() & column.notna()]
-        raise InvalidInputError(
-            "data",
-            f"hold {kind} in {column.name!r}, as in training",
-            given=f"{wrong.iloc[0]!r} in {row_name(wrong.index[0])}",
-        ) from None
 
 
 def as_weights(column: pd.Series, argument: str = "weights") -> pd.Series:
@@ -173,49 +104,17 @@ def as_strata(columns: pd.DataFrame, argument: str = "control") -> pd.DataFrame 
 # ---- missing values ----------------------------------------------------------------------------
 
 
-def fill_groups(table: pd.DataFrame, name: str | None) -> dict[str, pd.Series]:
-    """Return group columns as text with ``name`` where a value is missing; nothing for None.
-
-    They become text because a column can't hold both numbers and a name.
-    """
-    if name is None:
-        return {}
-    filled = {}
-    for column in table:
-        values = [
-            name if missing else _as_read(value)
-            for value, missing in zip(table[column].tolist(), table[column].isna(), strict=True)
-        ]
-        filled[str(column)] = pd.Series(values, table.index, dtype=object, name=column)
-    return filled
-
-
 def find_small(columns: pd.DataFrame, least: int) -> list[list[str]]:
     """Return the groups of fewer rows, each by its value in every column."""
-    texts = columns.map(_as_read)
+    texts = columns.map(as_read)
     counts = texts.value_counts(sort=False)
     return sorted([str(value) for value in key] for key in counts.index[counts < least])
-
-
-def merge_groups(columns: pd.DataFrame, merged: MergedGroups | None) -> dict[str, pd.Series]:
-    """Return group columns as text in which merged groups have one name; nothing for None."""
-    if merged is None:
-        return {}
-    texts = columns.map(_as_read, na_action="ignore").astype(object)
-    small = {tuple(values) for values in merged["values"]}
-    inside = np.array([row in small for row in texts.itertuples(index=False, name=None)])
-    return {str(name): texts[name].mask(inside, merged["name"]) for name in texts}
-
-
-def _as_read(value: object) -> str:
-    """Return a value as text; pandas reads whole numbers as floats where one is missing."""
-    return str(int(value) if isinstance(value, float) and value.is_integer() else value)
 
 
 def is_number_or_bool(text: str) -> bool:
     """Return whether a text is what :func:`fill_groups` makes of a number or a truth value."""
     try:
-        return text in ("False", "True") or text == _as_read(float(text))
+        return text in ("False", "True") or text == as_read(float(text))
     except ValueError:
         return False
 
@@ -236,20 +135,6 @@ def drop_incomplete(table: pd.DataFrame, columns: list[str], note: Note) -> pd.D
     kept = table[complete]
     floats = [name for name in columns if pd.api.types.is_float_dtype(kept[name].dtype)]
     return kept.astype({name: "int64" for name in floats if (kept[name] % 1 == 0).all()})
-
-
-# ---- labels ------------------------------------------------------------------------------------
-
-
-def negative_name(positive: str) -> str:
-    """Return the name of the negative class where it combines several labels."""
-    return f"not {positive}"
-
-
-def merge_labels(column: pd.Series, positive: str, others: Iterable[str]) -> pd.Series:
-    """Return a label in which all other values that are known have the negative class's name."""
-    texts = as_text(column)
-    return texts.mask(texts.isin(list(others)), negative_name(positive))
 
 
 # ---- looks -------------------------------------------------------------------------------------

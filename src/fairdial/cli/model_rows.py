@@ -16,34 +16,31 @@ from fairdial._validation import SAME_GROUP, did_you_mean, encode_groups
 from fairdial.cli.categories import describe_unknown_values
 from fairdial.cli.columns import (
     Note,
-    as_feature,
-    as_numbers,
     as_strata,
-    as_text,
     as_weights,
     count_missing,
     count_rows,
     drop_incomplete,
-    fill_groups,
     is_number_or_bool,
-    merge_groups,
-    merge_labels,
     quote_names,
-    row_name,
 )
 from fairdial.cli.options import CsvFormat
 from fairdial.cli.reading import DEFAULT_FORMAT, read_table, require_columns, split_names
 from fairdial.core.criteria import criterion as find_criterion
 from fairdial.errors import InvalidInputError, UnknownGroupError
+from fairdial.tables.values import (
+    as_trained,
+    fill_groups,
+    is_text,
+    merge_groups,
+    merge_labels,
+    row_name,
+)
 
 if TYPE_CHECKING:
     from fairdial.cli.plain_dial import PlainDial
     from fairdial.estimators.base import DialClassifier
 
-KINDS = {  # of numpy's types; train stores truth values as whole numbers
-    "b": "truth values (true, false)",
-    "i": "numbers or truth values (true, false)",
-}
 MOST_NAMES = 10  # that an error lists
 OWN_GROUP = "A model trained with --missing-group has a group for them."
 
@@ -122,7 +119,7 @@ def read_rows(
         )
     features = [str(name) for name in names]
     dtypes = getattr(model, "feature_dtypes_", {})
-    text_features = [name for name in features if _is_text(dtypes.get(name))]
+    text_features = [name for name in features if is_text(dtypes.get(name))]
     unnamed = missing_group(model)
     groups = group_columns(model, sensitive) if with_groups else []
     merged = getattr(model, "training_", {}).get("merged_groups")
@@ -165,7 +162,7 @@ def read_rows(
         )
     for text in describe_unknown_values(model, table[text_features]):
         note(text)
-    ready = table.assign(**{name: _as_trained(table[name], dtypes.get(name)) for name in features})
+    ready = table.assign(**{name: as_trained(table[name], dtypes.get(name)) for name in features})
     in_X = model.sensitive_column is not None or not with_groups
     X = ready[features].join(table[groups]) if in_X else ready[features]
     return ModelRows(ready, read.verbatim, table[groups], X, in_X, len(read.rows) - len(table))
@@ -213,26 +210,6 @@ def missing_group(model: DialClassifier | PlainDial) -> str | None:
     """Return the group of rows whose group is missing, if training gave them one."""
     name: str | None = getattr(model, "training_", {}).get("missing_group")
     return name
-
-
-def _is_text(dtype: np.dtype[np.generic] | pd.CategoricalDtype | None) -> bool:
-    """Return whether a column was text in training."""
-    categories = getattr(dtype, "categories", None)
-    if categories is not None:
-        return all(isinstance(value, str) for value in categories)
-    return dtype is not None and getattr(dtype, "kind", "O") not in "biuf"
-
-
-def _as_trained(
-    column: pd.Series, dtype: np.dtype[np.generic] | pd.CategoricalDtype | None
-) -> pd.Series:
-    """Return a column in the type that it had in training."""
-    if dtype is None:
-        return as_feature(column)
-    values = as_text(column) if _is_text(dtype) else column
-    if hasattr(dtype, "categories"):
-        return values.where(values.isin(dtype.categories)).astype(dtype)
-    return values if _is_text(dtype) else as_numbers(column, KINDS.get(dtype.kind, "numbers"))
 
 
 # ---- groups ------------------------------------------------------------------------------------

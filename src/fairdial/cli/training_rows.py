@@ -18,18 +18,13 @@ from fairdial.cli.columns import (
     Note,
     as_features,
     as_strata,
-    as_text,
     as_weights,
     count_missing,
     count_rows,
     describe_doubt,
     describe_useless,
     drop_incomplete,
-    fill_groups,
     find_small,
-    merge_groups,
-    merge_labels,
-    negative_name,
     quote_names,
 )
 from fairdial.cli.output import visible
@@ -38,6 +33,7 @@ from fairdial.errors import FairdialWarning, InvalidInputError, warn
 from fairdial.estimators.base import GroupProxies, MergedGroups
 from fairdial.estimators.proxies import column_accuracies, find_proxies
 from fairdial.tables.encoder import is_wide
+from fairdial.tables.values import as_text, fill_groups, merge_groups, merge_labels, negative_name
 
 MOST_LABELS = 10  # that an error lists
 MOST_GROUPS = 100

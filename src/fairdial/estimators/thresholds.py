@@ -37,6 +37,8 @@ from fairdial.large.files import BITS
 from fairdial.large.frontier import find_frontier
 from fairdial.large.parquet import require_label, reread, summarize
 from fairdial.large.reader import ParquetReader
+from fairdial.large.second_pass import Read, SecondPass
+from fairdial.large.summary import Batches, ScoreSummary
 from fairdial.plotting import draw_logits
 
 if TYPE_CHECKING:
@@ -209,24 +211,7 @@ class ThresholdClassifier(DialClassifier):
         >>> model.frontier_.at(0.05).gap <= 0.05
         True
         """
-        self._check_scorer()
-        if self.blind:
-            raise InvalidInputError(
-                "blind",
-                "be False for scored rows in files, which lack probabilities of groups",
-                given=True,
-                hint="Call calibrate with the rows themselves.",
-            )
-        check_choice(self.recalibrate, "recalibrate", (None, "group"))
-        platt = None if self.recalibrate is None else getattr(self, "platt_", None)
-        if self.recalibrate == "group" and platt is None:
-            raise InvalidInputError(
-                "recalibrate",
-                "be None for a first calibration on Parquet files",
-                given="'group'",
-                hint="Call calibrate with some labeled rows first, then write what logits returns.",
-            )
-        require_label(self._make_problem(np.inf), label)  # checks the problem before reading
+        self._check_summaries(label is not None)
         exact = None
         if tolerances is not None:
             exact = np.atleast_1d(check_tolerance(tolerances, "tolerances"))
@@ -235,16 +220,91 @@ class ThresholdClassifier(DialClassifier):
             Grid(BITS),
         )
         summary, cells = summarize(reader, grid, classes=self.classes_.tolist())
+        return self._calibrate_summary(
+            summary, exact, lambda _: reread(reader, cells), "group", "path"
+        )
+
+    def calibrate_summary(
+        self,
+        summary: ScoreSummary,
+        *,
+        tolerances: ArrayLike | None = None,
+        refine: Batches | SecondPass | None = None,
+    ) -> Self:
+        """Find the frontier from a summary of this model's scores on held-out rows.
+
+        Parameters
+        ----------
+        summary : ScoreSummary
+            Counts of this model's :meth:`logits` by group and label; 1 is the positive class.
+        tolerances, refine : optional
+            As in :meth:`fairdial.ScoreSummary.to_frontier`: tolerances with exact answers, and the
+            rows again. Without them, thresholds are edges of bins, within the tolerance.
+
+        Examples
+        --------
+        >>> from sklearn.linear_model import LogisticRegression
+        >>> from fairdial import FairBayes, ScoreSummary
+        >>> from fairdial.datasets import make_gaussian
+        >>> train, new = make_gaussian(20_000, random_state=0).split(random_state=0)
+        >>> model = FairBayes(LogisticRegression(), per_group=True, random_state=0)
+        >>> model = model.fit(train.X, train.y, sensitive_features=train.groups)
+        >>> scores = model.logits(new.X, sensitive_features=new.groups)
+        >>> model = model.calibrate_summary(ScoreSummary.from_scores(scores, new.groups, new.y))
+        >>> model.frontier_.at(0.05).gap <= 0.05
+        True
+        """
+        problem = self._check_summaries(summary.labeled)
+        exact = None
+        if tolerances is not None:
+            exact = np.atleast_1d(check_tolerance(tolerances, "tolerances"))
+        summary.check_refine(refine, problem.uses_path and not summary.strata, exact)
+        return self._calibrate_summary(
+            summary, exact, summary.second_pass(refine), "summary", "refine"
+        )
+
+    def _check_summaries(self, labeled: bool) -> Problem:
+        """Return the problem; raise if the frontier can't be found from summaries."""
+        self._check_scorer()
+        if self.blind:
+            raise InvalidInputError(
+                "blind",
+                "be False for scored rows, which lack probabilities of groups",
+                given=True,
+                hint="Call calibrate with the rows themselves.",
+            )
+        check_choice(self.recalibrate, "recalibrate", (None, "group"))
+        if self.recalibrate == "group" and getattr(self, "platt_", None) is None:
+            raise InvalidInputError(
+                "recalibrate",
+                "be None for a first calibration on scored rows",
+                given="'group'",
+                hint="Call calibrate with some labeled rows first, then write what logits returns.",
+            )
+        problem = self._make_problem(np.inf)  # checks the problem before rows are read
+        require_label(problem, "label" if labeled else None)
+        return problem
+
+    def _calibrate_summary(
+        self,
+        summary: ScoreSummary,
+        tolerances: Floats | None,
+        read: Read | None,
+        argument: str,
+        source: str,
+    ) -> Self:
+        """Set the frontier of a summary, and warn about suspicious scores."""
         self._check_groups(summary.groups)
+        platt = None if self.recalibrate is None else getattr(self, "platt_", None)
         platt = None if platt is None else platt.reorder(summary.groups)
         self.frontier_ = find_frontier(
             summary,
             self._make_problem(float(summary.counts.sum())),
-            tolerances=exact,
-            read=lambda: reread(reader, cells),
+            tolerances=tolerances,
+            read=read,
             min_count=self._least_count(summary.groups),
-            argument="group",
-            source="path",
+            argument=argument,
+            source=source,
         )
         self.platt_ = platt
         self.__dict__.pop("model_hash_", None)  # this is no longer the saved model
@@ -256,11 +316,12 @@ class ThresholdClassifier(DialClassifier):
         by_group = [by_label(counts, 2) for counts in summary.counts]  # each (2, bins)
         if len(by_group) > 1:
             warn_if_seen(by_group)
+        middles = Grid(summary.bits).middles
         for name, counts in zip(summary.groups, by_group, strict=True) if platt is None else ():
             rows, mean = counts.sum(axis=0), 1.0
             if rows.dtype.kind == "f":
                 mean = float(rows.sum() / summary.rows[:, summary.groups.index(name)].sum())
-            p, positives = expit(grid.middles), float(counts[1].sum())
+            p, positives = expit(middles), float(counts[1].sum())
             if warn_if_biased(name, p, rows, positives, mean_weight=mean):
                 break
         return self

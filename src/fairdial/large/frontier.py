@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -16,7 +15,7 @@ from fairdial.core.problem import Problem
 from fairdial.core.strata import apply_strata
 from fairdial.core.sweep import ENOUGH_ROWS, check_group_sizes, find_points, require_labels
 from fairdial.errors import FairdialWarning, InvalidInputError, warn
-from fairdial.large.second_pass import CellBatch, RereadBins
+from fairdial.large.second_pass import Read, RereadBins
 
 if TYPE_CHECKING:
     from fairdial.large.summary import ScoreSummary
@@ -30,7 +29,7 @@ def find_frontier(
     *,
     min_count: int,
     tolerances: Floats | None = None,
-    read: Callable[[], Iterable[CellBatch]] | None = None,
+    read: Read | None = None,
     argument: str = "groups",
     source: str = "refine",
 ) -> Frontier:

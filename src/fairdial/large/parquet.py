@@ -132,7 +132,7 @@ def calibrate_parquet(
         summary,
         problem(float(summary.counts.sum())),
         tolerances=exact,
-        read=lambda: reread(reader, cells),
+        read=lambda _: reread(reader, cells),
         min_count=min_count,
         argument="group",
         source="path",

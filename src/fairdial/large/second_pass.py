@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -19,6 +20,15 @@ POSITIONAL = ("logits", "groups", "y")  # of a batch that is a tuple
 ROUNDING = 1e-12  # of weights in other batches, relative to the sum of all weights
 
 CellBatch = tuple[Scores, Codes, Weights | None]  # scores, cells (group * kinds + kind), weights
+Read = Callable[[Mask], Iterable[CellBatch]]  # rows, at least those whose keys are flagged
+
+
+class SecondPass(ABC):
+    """Rows that can be read again where they are, such as on the workers of an engine."""
+
+    @abstractmethod
+    def read(self, flags: Mask) -> Iterable[CellBatch]:
+        """Return the rows whose keys, ``cell * size + bin``, are flagged."""
 
 
 class RereadBins(Binned):
@@ -33,7 +43,7 @@ class RereadBins(Binned):
     names : tuple
         Names of the groups.
     read : callable
-        Returns all rows again, in batches.
+        Returns the rows again, in batches: all of them, or only those whose bins are flagged.
     source : str
         The argument that named the rows.
     """
@@ -43,7 +53,7 @@ class RereadBins(Binned):
         counts: Counts,
         dtype: Dtype,
         names: Names,
-        read: Callable[[], Iterable[CellBatch]],
+        read: Read,
         source: str,
     ) -> None:
         super().__init__(counts, dtype)
@@ -51,7 +61,7 @@ class RereadBins(Binned):
 
     def _distinct_scores(self, flags: Mask, groups: Sequence[int]) -> Iterator[GroupScores]:
         found = _DistinctScores()
-        for scores, cells, weights in self._read():
+        for scores, cells, weights in self._read(flags):
             for start in range(0, len(scores), CHUNK):
                 chunk, own = scores[start : start + CHUNK], cells[start : start + CHUNK]
                 keys = np.empty(len(chunk), np.intp)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fairdial._arrays import Counts, Floats, Indices
+from fairdial._arrays import Counts, Floats, Indices, Mask
 from fairdial._validation import check_count, check_tolerance, raise_nan, sort_names
 from fairdial.core.criteria import Given
 from fairdial.core.decide import by_label
@@ -30,7 +30,7 @@ from fairdial.large.files import (
 )
 from fairdial.large.frontier import find_frontier
 from fairdial.large.rows import encode_rows
-from fairdial.large.second_pass import CellBatch, check_batches
+from fairdial.large.second_pass import CellBatch, Read, SecondPass, check_batches
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -291,25 +291,36 @@ class ScoreSummary(SummaryData):
         exact = None
         if tolerances is not None:
             exact = np.atleast_1d(check_tolerance(tolerances, "tolerances"))
-        self._check_refine(refine, problem.uses_path and not self.strata, exact)
-
-        def read() -> Iterator[CellBatch]:
-            assert refine is not None
-            batches = refine() if callable(refine) else refine
-            return check_batches(
-                batches, self.groups, self.strata, self.dtype, labeled=self.labeled
-            )
+        self.check_refine(refine, problem.uses_path and not self.strata, exact)
 
         return find_frontier(
             self,
             problem,
             tolerances=exact,
-            read=None if refine is None else read,
+            read=self.second_pass(refine),
             min_count=min_count,
         )
 
+    def second_pass(self, refine: Batches | SecondPass | None) -> Read | None:
+        """Return a function that yields these rows again, checked; None without ``refine``."""
+        if refine is None:
+            return None
+        if isinstance(refine, SecondPass):
+            return refine.read
+
+        def read(_: Mask) -> Iterator[CellBatch]:
+            batches = refine() if callable(refine) else refine
+            return check_batches(
+                batches, self.groups, self.strata, self.dtype, labeled=self.labeled
+            )
+
+        return read
+
     @staticmethod
-    def _check_refine(refine: Batches | None, uses_path: bool, tolerances: Floats | None) -> None:
+    def check_refine(
+        refine: Batches | SecondPass | None, uses_path: bool, tolerances: Floats | None
+    ) -> None:
+        """Raise unless rows for a second pass are given if, and only if, they are needed."""
         if refine is not None and not uses_path:
             raise InvalidInputError(
                 "refine",

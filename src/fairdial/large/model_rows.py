@@ -1,0 +1,177 @@
+"""The columns of a table that a model needs, in the types that it was trained on."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from fairdial._arrays import Mask
+from fairdial._validation import did_you_mean
+from fairdial.errors import InvalidInputError
+from fairdial.tables.values import as_trained, fill_groups, merge_groups, merge_labels
+
+
+@dataclass(frozen=True)
+class TableRows:
+    """Rows of a table: features, groups and what else was named."""
+
+    X: pd.DataFrame
+    groups: pd.Series | pd.DataFrame | None
+    sensitive_features: pd.Series | pd.DataFrame | None  # None if X has the groups
+    positive: Mask | None = None
+    weights: pd.Series | None = None
+    strata: pd.Series | pd.DataFrame | None = None
+
+
+@dataclass(frozen=True)
+class RowReader:
+    """Reads a model's rows from tables, which may have other columns, too.
+
+    Attributes
+    ----------
+    model : estimator
+        A model that was trained on a DataFrame.
+    groups : tuple of str
+        Group columns; none if decisions don't depend on groups.
+    label, weight : str, optional
+        Columns of labels and weights.
+    control : tuple of str
+        Columns of strata.
+    """
+
+    model: Any
+    groups: tuple[str, ...]
+    label: str | None = None
+    weight: str | None = None
+    control: tuple[str, ...] = ()
+    scored: bool = False  # whether features aren't needed
+
+    @classmethod
+    def of(
+        cls,
+        model: Any,
+        columns: Collection[str],
+        *,
+        group: str | Sequence[str] | None = None,
+        label: str | None = None,
+        weight: str | None = None,
+        control: str | Sequence[str] | None = None,
+        scored: bool = False,
+        measured: bool = False,
+    ) -> RowReader:
+        """Return the reader of a model's rows; raise on columns that the table doesn't have.
+
+        ``scored`` says that the table has the scores, ``measured`` that groups are needed even if
+        decisions don't depend on them.
+        """
+        if not scored and getattr(model, "feature_names_in_", None) is None:
+            raise InvalidInputError(
+                "model", "be trained on named columns", hint="Train it on a DataFrame."
+            )
+        blind = hasattr(model, "frontier_") and model.frontier_.is_blind
+        own = model.sensitive_column
+        if own is not None and group is not None and _names(group) != _names(own):
+            raise InvalidInputError(
+                "group", f"be {own!r}, as in training, or be left out", given=repr(group)
+            )
+        groups = _names(group if own is None else own)
+        if blind and not measured:
+            groups = ()
+        known = model.frontier_.groups if hasattr(model, "frontier_") else ()
+        if not groups and (measured or not blind) and len(known) > 1:
+            raise InvalidInputError(
+                "group",
+                "name the group column: the model was trained with sensitive_features=",
+            )
+        reader = cls(model, groups, label, weight, _names(control), scored)
+        wanted = {"group": groups, "control": reader.control}
+        wanted |= {"label": _names(label), "weight": _names(weight), "data": reader.features}
+        for argument, names in wanted.items():
+            for name in names:
+                if name not in columns:
+                    raise InvalidInputError(
+                        argument,
+                        f"be among the columns {list(columns)}"
+                        if argument != "data"
+                        else f"have a column {name!r}, which the model needs",
+                        given=repr(name) if argument != "data" else f"the columns {list(columns)}",
+                        hint=did_you_mean(name, columns),
+                    )
+        return reader
+
+    @property
+    def features(self) -> tuple[str, ...]:
+        """Names of the features."""
+        return () if self.scored else tuple(map(str, self.model.feature_names_in_))
+
+    @property
+    def columns(self) -> list[str]:
+        """Names of all columns that are read."""
+        optional = [name for name in (self.label, self.weight) if name is not None]
+        return list(dict.fromkeys([*self.features, *self.groups, *optional, *self.control]))
+
+    def read(self, batch: pd.DataFrame) -> TableRows:
+        """Return the rows of a batch."""
+        training: Mapping[str, Any] = getattr(self.model, "training_", {})
+        groups = batch[list(self.groups)]
+        groups = groups.assign(**fill_groups(groups, training.get("missing_group")))
+        groups = groups.assign(**merge_groups(groups, training.get("merged_groups")))
+        dtypes = getattr(self.model, "feature_dtypes_", {})
+        X = pd.DataFrame(
+            {name: _as_trained(batch[name], dtypes.get(name)) for name in self.features},
+            index=batch.index,
+        )
+        inside = self.model.sensitive_column is not None
+        if inside:
+            X = X.join(groups)
+        named: pd.Series | pd.DataFrame | None = None
+        if self.groups:
+            named = groups if len(self.groups) > 1 else groups.iloc[:, 0]
+        return TableRows(
+            X,
+            named,
+            None if inside else named,
+            self._positive(batch),
+            None if self.weight is None else batch[self.weight],
+            self._strata(batch),
+        )
+
+    def _positive(self, batch: pd.DataFrame) -> Mask | None:
+        if self.label is None:
+            return None
+        column, classes = batch[self.label], self.model.classes_.tolist()
+        others = getattr(self.model, "training_", {}).get("merged_labels")
+        if others:
+            column = merge_labels(column, str(classes[1]), others)
+        if column.isna().any():
+            raise InvalidInputError(
+                "label",
+                "have a value in every row",
+                given=f"{int(column.isna().sum())} rows without one in {self.label!r}",
+            )
+        wrong = column[~column.isin(classes)]
+        if len(wrong):
+            raise InvalidInputError(
+                "label", f"hold {classes[0]!r} or {classes[1]!r}", given=repr(wrong.iloc[0])
+            )
+        return np.asarray(column.isin(classes[1:]), np.bool_)
+
+    def _strata(self, batch: pd.DataFrame) -> pd.Series | pd.DataFrame | None:
+        if not self.control:
+            return None
+        strata = batch[list(self.control)]
+        return strata.iloc[:, 0] if len(self.control) == 1 else strata
+
+
+def _names(given: Any) -> tuple[str, ...]:
+    if given is None:
+        return ()
+    return tuple(map(str, given)) if isinstance(given, (list, tuple)) else (str(given),)
+
+
+def _as_trained(column: pd.Series, dtype: Any) -> pd.Series:
+    return column if dtype is None or column.dtype == dtype else as_trained(column, dtype)
