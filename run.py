@@ -57,6 +57,8 @@ FUZZ_TESTS = (
     "tests/io/test_objects.py::test_an_altered_file_is_read_or_refused_and_nothing_else",
 )
 FUZZ_EXAMPLES = 150  # of each harness in a round
+GUIDED = ("folder", "table", "request")  # targets of scripts/fuzz.py, which needs atheris
+GUIDED_SECONDS = 60  # of each of them in a round
 ALLOW_APT = "FAIRDIAL_APT"  # "allow": tests may install these packages of Debian's
 SYSTEM = (  # name, tests that need it, program or path of one, package
     ("chromium", "the browser tests", "chromium", "chromium"),
@@ -261,11 +263,20 @@ def fuzz(rest: list[str]) -> None:
     prepare(MAIN)
     end, round_number = time.monotonic() + given.seconds, 0
     pytest = (MAIN.python, "-m", "pytest", "-q", *PARALLEL, *FUZZ_TESTS)
+    found = subprocess.run((MAIN.python, "-c", "import atheris"), capture_output=True, check=False)
+    targets = () if found.returncode else GUIDED
+    if not targets:
+        print("atheris isn't installed, so no fuzzing is guided by coverage.")
     while round_number == 0 or time.monotonic() < end:
         seed = f"--hypothesis-seed={given.seed + round_number}"
         round_number += 1
         variables = ONE_THREAD | {"FAIRDIAL_FUZZ_EXAMPLES": str(FUZZ_EXAMPLES)}
         step(f"fuzz, round {round_number} ({seed})", *pytest, seed, variables=variables)
+        for target in targets:
+            seconds = min(GUIDED_SECONDS, int(end - time.monotonic()))
+            if seconds > 0:
+                guided = ("scripts/fuzz.py", target, "--seconds", str(seconds))
+                step(f"fuzz {target}", MAIN.python, *guided, variables=ONE_THREAD)
 
 
 def lint(_: list[str]) -> None:
