@@ -211,6 +211,19 @@ def test_decisions_are_scores_strictly_above_their_groups_threshold(n_groups, dt
         assert point.gap == float(max(rates) - min(rates))
 
 
+def test_a_gap_of_exactly_the_tolerance_is_within_it():
+    """Rates are compared as counts: 0.57 - 0.5 is more than 0.07 as a float."""
+    groups, rank = np.repeat([0, 1], 100), np.tile(np.arange(100), 2)
+    above = 0
+    for low, high in [(a, b) for a in range(0, 100, 7) for b in range(a + 1, 101, 3)]:
+        logits = np.where(rank < np.array([low, high])[groups], 1.0, -1.0)
+        point = sweep(logits, groups).at((high - low) / 100)
+        assert point.feasible
+        assert point.selected.sum(axis=0).tolist() == [low, high]
+        above += high / 100 - low / 100 > (high - low) / 100
+    assert above > 50  # where floats would say otherwise
+
+
 @pytest.mark.parametrize("n_groups", [2, 4])
 def test_one_tolerance_per_row_decides_like_row_by_row(n_groups):
     logits, groups, y = sample(300, n_groups, digits=1)
