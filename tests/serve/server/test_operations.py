@@ -6,8 +6,11 @@ import hashlib
 import http.client
 import json
 import os
+import re
 import shutil
 import signal
+import socket
+import ssl
 import subprocess
 import sys
 import threading
@@ -16,6 +19,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from urllib.parse import urlsplit
 
+import httpx
 import numpy as np
 import pytest
 from sklearn.linear_model import LogisticRegression
@@ -282,3 +286,113 @@ def test_a_terminated_server_answers_what_it_has_begun(tmp_path):
         server.process.send_signal(signal.SIGTERM)
         asking.join()
     assert [status for status, _ in found] == [200]
+
+
+# ---- behind nginx ------------------------------------------------------------------------------
+
+HOST = "dial.example.org"
+
+
+def configuration(folder, port, upstreams, *, change=lambda text: text):
+    """The documented block, with this test's addresses."""
+    page = Path(__file__).parents[3] / "docs" / "serving.md"
+    (block,) = re.findall(r"```nginx\n(.*?)```", page.read_text("utf-8"), flags=re.DOTALL)
+    for number, upstream in zip((8000, 8001), upstreams, strict=True):
+        block = block.replace(f"127.0.0.1:{number}", f"127.0.0.1:{upstream}")
+    block = block.replace("listen 443 ssl", f"listen 127.0.0.1:{port} ssl")
+    block = change(block.replace("/etc/ssl", str(folder)))
+    temporary = "".join(
+        f"{kind}_temp_path {folder}/{kind};"
+        for kind in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
+    )
+    user = "user root;" if os.geteuid() == 0 else ""
+    return (
+        f"{user} daemon off; pid {folder}/pid; error_log {folder}/errors; events {{}}\n"
+        f"http {{ access_log off; {temporary}\n{block} }}\n"
+    )
+
+
+def free_port():
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return free.getsockname()[1]
+
+
+@pytest.fixture
+def nginx(tmp_path):
+    """Starts nginx with the documented configuration; returns a client that trusts it."""
+    program = shutil.which("nginx") or shutil.which("/usr/sbin/nginx")
+    if program is None or shutil.which("openssl") is None:
+        pytest.skip("nginx or openssl is not installed")
+    names = f"/CN={HOST}", f"subjectAltName=DNS:{HOST}"
+    subprocess.run(
+        [
+            *("openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2"),
+            *("-subj", names[0], "-addext", names[1]),
+            *("-keyout", str(tmp_path / "dial.key"), "-out", str(tmp_path / "dial.crt")),
+        ],
+        check=True,
+        capture_output=True,
+    )
+    started = []
+
+    def start(upstreams, **options):
+        port = free_port()
+        path = tmp_path / f"nginx-{port}.conf"
+        path.write_text(configuration(tmp_path, port, upstreams, **options))
+        started.append(subprocess.Popen([program, "-p", str(tmp_path), "-c", str(path)]))
+        trust = ssl.create_default_context(cafile=str(tmp_path / "dial.crt"))
+
+        def ask(method, path, **options):
+            headers = {"Host": HOST} | options.pop("headers", {})
+            with httpx.Client(verify=trust, base_url=f"https://127.0.0.1:{port}") as one:
+                return one.request(
+                    method, path, headers=headers, extensions={"sni_hostname": HOST}, **options
+                )
+
+        until = time.monotonic() + PATIENCE
+        while True:
+            try:
+                ask("GET", "/")
+                return ask
+            except httpx.TransportError:
+                assert time.monotonic() < until, (tmp_path / "errors").read_text()
+                time.sleep(0.05)
+
+    yield start
+    for process in started:
+        process.terminate()
+        process.wait(30)
+
+
+def test_the_documented_proxy_serves_page_and_api_over_tls_below_a_path(nginx, tmp_path):
+    train(tmp_path / "model", 1)
+    row = {"rows": [{"features": [0.3, 1.0], "group": "a"}]}
+    local = "allow 10.0.0.0/8", "allow 127.0.0.1"
+    with serving(tmp_path / "model", "--root-path", "/dial", "--allow-host", HOST) as server:
+        direct = server.ask("POST", "/v1/predict", row)[1]
+        both = server.port, free_port()  # nobody listens at the second
+        for change in (
+            lambda text: text.replace(*local),
+            lambda text: (
+                text.replace(*local)  # the prefix is stripped
+                .replace("proxy_pass http://dial;", "proxy_pass http://dial/;", 1)
+                .replace("proxy_pass http://dial;", "proxy_pass http://dial/v1/predict;")
+            ),
+        ):
+            ask = nginx(both, change=change)
+            assert "<title>" in ask("GET", "/dial/").text
+            assert ask("GET", "/dial").headers["location"].endswith("/dial/")
+            for path in ("static/app.js", "readyz", "openapi.json", "v1/frontier"):
+                assert ask("GET", f"/dial/{path}").status_code == 200
+            answers = [ask("POST", "/dial/v1/predict", json=row) for _ in range(6)]
+            assert [answer.status_code for answer in answers] == [200] * 6
+            assert answers[0].json() == direct
+            body = {"tolerance": 0.2, "reason": "x"}
+            assert ask("PUT", "/dial/v1/dial", json=body).status_code == 401
+            assert ask("PUT", "/dial/v1/dial", json=body, headers=bearer(TOKEN)).status_code == 200
+            direct = server.ask("POST", "/v1/predict", row)[1]
+        strict = nginx(both)  # as documented: only from another network
+        assert strict("POST", "/dial/v1/predict", json=row).status_code == 403
+        wrong = nginx(both, change=lambda text: text.replace("proxy_set_header Host $host;", ""))
+        assert wrong("GET", "/dial/readyz").status_code == 421
