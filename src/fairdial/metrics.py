@@ -21,10 +21,13 @@ from fairdial._validation import (
     check_weights,
     encode_groups,
     match_groups,
+    sort_names,
 )
+from fairdial.core.class_path import ClassCounter
+from fairdial.core.class_problem import encode_labels, for_classes
 from fairdial.core.criteria import Criterion, Given
 from fairdial.core.criteria import criterion as find_criterion
-from fairdial.core.decide import count_rows, select_by_group
+from fairdial.core.decide import count_rows, decided_counts, rows_by_class, select_by_group
 from fairdial.core.pareto import check_points
 from fairdial.core.pareto import pareto as pareto
 from fairdial.core.rates import ACCURACY, FALSE_POSITIVE, SELECTION, TRUE_POSITIVE
@@ -52,10 +55,13 @@ def group_table(
 ) -> pd.DataFrame:
     """Return rows, selection rate, true and false positive rate and accuracy of each group.
 
+    With more than two classes, there is one line per class and group: rows of the class, rows that
+    are decided as the class, and their rates.
+
     Parameters
     ----------
     y_true, y_pred : array-like
-        Labels and decisions.
+        Labels and decisions; with more than two, classes.
     sensitive_features : array-like, Series or DataFrame
         Group of each row; several columns are combined into their intersections.
     criterion : str, Criterion, list or mapping, optional
@@ -65,7 +71,8 @@ def group_table(
     control_features : array-like, Series or DataFrame, optional
         Strata of the rows: one line for each stratum and group.
     pos_label : label, optional
-        The positive label; by default 1, or the greater of two other labels.
+        The positive label; by default 1, or the greater of two other labels. With more than two
+        classes, this class is compared with all others together.
 
     Examples
     --------
@@ -76,6 +83,11 @@ def group_table(
     """
     import pandas as pd
 
+    classes = find_classes(y_true, y_pred) if pos_label is None else None
+    if classes is not None:
+        _refuse_control(control_features)
+        counted = _ClassRows(y_true, y_pred, classes, sensitive_features, sample_weight)
+        return counted.table(criterion)
     truth, decision = _decisions(y_true, y_pred, pos_label)
     strata: Codes | None = None
     names: list[Hashable] = [""]
@@ -107,12 +119,13 @@ def gap(
     """Return the smallest tolerance that allows these decisions.
 
     With one rate it is the highest minus the lowest rate over the groups; with several demands, the
-    largest gap among them, each divided by its scale.
+    largest gap among them, each divided by its scale. With more than two classes, it is the largest
+    gap of any class.
 
     Parameters
     ----------
     y_true, y_pred : array-like
-        Labels and decisions.
+        Labels and decisions; with more than two, classes.
     sensitive_features : array-like, Series or DataFrame
         Group of each row.
     criterion : str, Criterion, list or mapping
@@ -188,6 +201,13 @@ def _measure(
     pos_label: Hashable,
 ) -> tuple[Criterion, Counts, Counts]:
     """Return the criterion, and selected and all rows by kind and group, (C, K)."""
+    classes = find_classes(y_true, y_pred) if pos_label is None else None
+    if classes is not None:
+        _refuse_control(control_features)
+        kind = for_classes(find_criterion(criterion), classes)
+        counted = _ClassRows(y_true, y_pred, classes, sensitive_features, sample_weight)
+        _require_eligible(kind, counted.cells[1], counted.groups)
+        return kind, *counted.cells
     truth, decision = _decisions(y_true, y_pred, pos_label)
     kind, strata = find_strata(find_criterion(criterion), control_features, len(truth))
     given = _Rows(truth, decision, sensitive_features, sample_weight, strata, kind.n_strata)
@@ -238,10 +258,79 @@ class _Rows:
         )
 
 
+def find_classes(y_true: ArrayLike, y_pred: ArrayLike) -> tuple[Hashable, ...] | None:
+    """Return the classes of labels and decisions if the labels have more than two.
+
+    Examples
+    --------
+    >>> from fairdial.metrics import find_classes
+    >>> find_classes(["low", "high", "none"], ["low"] * 3), find_classes([0, 1], [1, 1])
+    (('high', 'low', 'none'), None)
+    """
+    found: set[Hashable] = set()
+    for name, values in (("y_true", y_true), ("y_pred", y_pred)):
+        array = as_vector(values, name)
+        if array.dtype.kind == "f" and not np.array_equal(array, np.floor(array)):
+            return None  # scores, or NaN
+        found |= set(np.unique(array).tolist() if array.dtype.kind in "iufb" else array.tolist())
+        if len(found) <= 2:
+            return None
+    return sort_names(found)
+
+
+def _refuse_control(control_features: Any) -> None:
+    if control_features is not None:
+        raise InvalidInputError(
+            "control_features",
+            "be left out with more than two classes",
+            given="strata",
+            hint="`pos_label` compares one class with the others.",
+        )
+
+
+class _ClassRows:
+    """Labels and decisions with their groups, counted by class, label and group."""
+
+    def __init__(
+        self,
+        y_true: ArrayLike,
+        y_pred: ArrayLike,
+        classes: tuple[Hashable, ...],
+        sensitive_features: Any,
+        sample_weight: ArrayLike | None,
+    ) -> None:
+        truth, decided = encode_labels(y_true, classes), encode_labels(y_pred, classes)
+        check_same_length(truth, decided, ("y_true", "y_pred"))
+        codes, self.groups = encode_groups(sensitive_features, "sensitive_features")
+        check_same_length(truth, codes, ("y_true", "sensitive_features"))
+        weights = check_weights(sample_weight, len(truth))
+        counter = ClassCounter(codes, truth, len(classes), len(self.groups), weights)
+        self.classes, self.cells = classes, (counter.count(decided), counter.total())
+
+    def table(self, criterion: Given | None) -> pd.DataFrame:
+        """Return one line per class and group."""
+        import pandas as pd
+
+        selected, cells = self.cells
+        size = len(self.classes)
+        columns = {"rows": rows_by_class(cells, size), "decided": decided_counts(selected, size)}
+        shown = (SELECTION, TRUE_POSITIVE, FALSE_POSITIVE)
+        rates = (*shown, *(find_criterion(criterion).rates if criterion is not None else ()))
+        split = (array.reshape(size, 2, -1) for array in (selected, cells))
+        by_class = list(zip(*split, strict=True))
+        for rate in dict.fromkeys(rates):
+            columns[rate.name] = np.stack([rate.of(*parts) for parts in by_class])
+        index = pd.MultiIndex.from_product([self.classes, self.groups], names=["class", "group"])
+        return pd.DataFrame({name: array.ravel() for name, array in columns.items()}, index)
+
+
 def _decisions(y_true: ArrayLike, y_pred: ArrayLike, pos_label: Hashable) -> tuple[Mask, Mask]:
     """Return which labels and decisions are positive: 1, or the greater of two other labels."""
     truth, decision = as_vector(y_true, "y_true"), as_vector(y_pred, "y_pred")
     check_same_length(truth, decision, ("y_true", "y_pred"))
+    several = find_classes(truth, decision)
+    if several is not None and pos_label in several:
+        return np.asarray(truth == pos_label), np.asarray(decision == pos_label)
     if pos_label is None and truth.dtype.kind in "biuf":
         return check_labels(truth, "y_true"), check_labels(decision, "y_pred")
     classes = sorted(set(truth.tolist()) | set(decision.tolist()), key=str)

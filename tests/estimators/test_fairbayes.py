@@ -453,7 +453,7 @@ SMALL = np.where(np.arange(len(TRAIN)) < 20, "tiny", TRAIN.groups)
     ("params", "rows", "argument"),
     [
         ({}, {"y": ONE_CLASS}, "y"),
-        ({}, {"y": np.arange(len(TRAIN)) % 3}, "y"),
+        ({"blind": True}, {"y": np.arange(len(TRAIN)) % 3}, "y"),
         ({}, {"y": TRAIN.y[:-1]}, "y"),
         ({}, {"groups": TRAIN.groups[:-1]}, "sensitive_features"),
         ({}, {"groups": SMALL}, "sensitive_features"),

@@ -5,7 +5,11 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 from dataclasses import replace
 
-from fairdial._validation import did_you_mean
+import numpy as np
+from numpy.typing import ArrayLike
+
+from fairdial._arrays import Indices
+from fairdial._validation import as_vector, did_you_mean
 from fairdial.core.criteria import Criterion
 from fairdial.core.problem import Problem
 from fairdial.core.strata import apply_strata
@@ -68,3 +72,27 @@ def for_classes(
     places = {classes.index(name) for name in names}
     kept = [d for d in found.demands if d.strata is not None and d.strata[0] in places]
     return replace(found, demands=tuple(kept))
+
+
+def encode_labels(y: ArrayLike, classes: tuple[Hashable, ...]) -> Indices:
+    """Return the positions of labels among classes; raise on others.
+
+    Examples
+    --------
+    >>> from fairdial.core.class_problem import encode_labels
+    >>> encode_labels(["b", "a", "b"], ("a", "b", "c"))
+    array([1, 0, 1])
+    """
+    import pandas as pd
+
+    labels = as_vector(y, "y")
+    codes = pd.Index(list(classes), dtype=object).get_indexer(pd.Index(labels.astype(object)))
+    if (codes < 0).any():
+        unknown = labels[codes < 0][:1].tolist()[0]
+        raise InvalidInputError(
+            "y",
+            f"hold classes among {', '.join(map(repr, classes))}",
+            given=repr(unknown),
+            hint=did_you_mean(unknown, classes),
+        )
+    return np.asarray(codes, np.intp)

@@ -6,22 +6,19 @@ from collections.abc import Hashable, Sequence
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
 from numpy.typing import ArrayLike
 
 from fairdial._arrays import Codes, Scores, Weights
 from fairdial._validation import (
-    as_vector,
     check_class_scores,
     check_count,
     check_same_length,
     check_weights,
-    did_you_mean,
     encode_groups,
 )
 from fairdial.core.class_points import ClassRows
 from fairdial.core.class_prices import probabilities
-from fairdial.core.class_problem import check_class_problem, for_classes
+from fairdial.core.class_problem import check_class_problem, encode_labels, for_classes
 from fairdial.core.criteria import Given
 from fairdial.core.frontier import Certificate, Frontier
 from fairdial.core.price_points import find_price_points
@@ -115,30 +112,6 @@ def sweep_classes(
     return sweep_classes_encoded(
         given, codes, labels, problem, names, known, weights=weights, min_count=min_count
     )
-
-
-def encode_labels(y: ArrayLike, classes: tuple[Hashable, ...]) -> Codes:
-    """Return the positions of labels among classes; raise on others.
-
-    Examples
-    --------
-    >>> from fairdial.core.classes import encode_labels
-    >>> encode_labels(["b", "a", "b"], ("a", "b", "c"))
-    array([1, 0, 1])
-    """
-    import pandas as pd
-
-    labels = as_vector(y, "y")
-    codes = pd.Index(list(classes), dtype=object).get_indexer(pd.Index(labels.astype(object)))
-    if (codes < 0).any():
-        unknown = labels[codes < 0][:1].tolist()[0]
-        raise InvalidInputError(
-            "y",
-            f"hold classes among {', '.join(map(repr, classes))}",
-            given=repr(unknown),
-            hint=did_you_mean(unknown, classes),
-        )
-    return np.asarray(codes)
 
 
 def sweep_classes_encoded(

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, overload
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fairdial._arrays import Codes, Counts, Floats, Indices, Mask
+from fairdial._arrays import Codes, Counts, Floats, Indices, Mask, Scores
 from fairdial._validation import (
     check_class_scores,
     check_confidence,
@@ -652,19 +652,26 @@ class Frontier:
                 hint="Use decide.",
             )
         logits = check_class_scores(scores, len(self.classes))
-        codes = match_groups(groups, self.groups).astype(np.intp)
+        codes = match_groups(groups, self.groups)
         check_same_length(logits, codes, ("scores", "groups"))
         tolerances = check_tolerance(tolerance)
-        place = np.zeros(1, np.intp)
         if tolerances.ndim:
             check_same_length(logits, tolerances, ("scores", "tolerance"))
+        return self.class_values_of(logits, codes, tolerances, confidence=confidence)
+
+    def class_values_of(
+        self, scores: Scores, codes: Codes, tolerances: Floats, *, confidence: float | None = None
+    ) -> Floats:
+        """Return the values of the classes for checked rows with group codes, (n, C)."""
+        place = np.zeros(1, np.intp)
+        if tolerances.ndim:
             tolerances, place = np.unique(tolerances, return_inverse=True)
             self.check_mixture(len(tolerances), confidence)
         points = self.at(np.atleast_1d(tolerances), confidence=confidence)
         assert points.prices is not None
         prices = np.concatenate(list(points.prices), axis=1)  # (J, m K)
-        columns = codes + len(self.groups) * place
-        return class_values(probabilities(logits), columns, self.criterion.demands, prices)
+        columns = codes.astype(np.intp) + len(self.groups) * place
+        return class_values(probabilities(scores), columns, self.criterion.demands, prices)
 
     def row_thresholds(
         self, tolerances: Floats, codes: Codes, *, confidence: float | None = None

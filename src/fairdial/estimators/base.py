@@ -27,7 +27,7 @@ from sklearn.metrics import accuracy_score
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import _num_samples, check_is_fitted, validate_data
 
-from fairdial._arrays import Codes, Floats, Mask, Weights
+from fairdial._arrays import Codes, Floats, Weights
 from fairdial._validation import (
     check_aligned,
     check_count,
@@ -38,6 +38,8 @@ from fairdial._validation import (
     check_weights,
     match_groups,
 )
+from fairdial.core.class_prices import choose_class
+from fairdial.core.class_problem import for_classes
 from fairdial.core.criteria import Criterion, Given
 from fairdial.core.criteria import criterion as find_criterion
 from fairdial.core.decide import select
@@ -47,7 +49,7 @@ from fairdial.core.problem import Problem
 from fairdial.core.strata import find_strata
 from fairdial.core.sweep import check_group_sizes, require_labels
 from fairdial.errors import FairdialError, FairdialWarning, InvalidInputError, warn
-from fairdial.estimators.labels import find_classes, is_positive
+from fairdial.estimators.labels import encode_classes, find_classes, is_positive
 from fairdial.estimators.rows import (
     RowOptions,
     Rows,
@@ -113,6 +115,9 @@ class DialClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
     __metadata_request__decision_function = _requested
     __metadata_request__score = {**_requested, "sample_weight": True}  # noqa: RUF012
 
+    _two_classes = "with this method"  # why labels have two classes; "" if they may have more
+    limit_classes: Sequence[Hashable] | None = None
+
     criterion: Given
     tolerance: float | None
     pos_label: object
@@ -130,7 +135,7 @@ class DialClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        tags.classifier_tags.multi_class = False
+        tags.classifier_tags.multi_class = not self._two_classes
         return tags
 
     if not TYPE_CHECKING:  # a type checker that saw it would accept any attribute
@@ -167,8 +172,8 @@ class DialClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
         X : DataFrame or array-like; for networks also torch Tensor or Dataset
             Features.
         y : array-like
-            Labels: two classes of any type. The greater one is positive, unless ``pos_label`` is
-            set.
+            Labels of any type. The greater one of two classes is positive, unless ``pos_label`` is
+            set. :class:`FairBayes` on a scikit-learn classifier takes more than two classes.
         sensitive_features : array-like, Series or DataFrame, optional
             Group of each row, any names; several columns are combined into their intersections.
             Without it, all rows are one group: a plain classifier.
@@ -217,7 +222,10 @@ class DialClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
         check_aligned(X, y, "y")
         X, sensitive = self._take_groups(X, sensitive_features)
         X = self._check_features(X, reset=True)
-        labels, self.classes_ = find_classes(y, self.pos_label, problem.criterion)
+        labels, self.classes_ = find_classes(
+            y, self.pos_label, problem.criterion, two=self._two_classes
+        )
+        n_classes = len(self.classes_)
         check_same_length(range(_num_samples(X)), labels, ("X", "y"))
         codes, groups = encode_rows(sensitive, len(labels), None)
         if len(groups) == 1:
@@ -229,7 +237,9 @@ class DialClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
         weights, criterion, strata = self._read_options(X, problem, more)
         all_rows = np.arange(len(labels)) if weights is None else np.flatnonzero(weights)
         positive, none = labels == self.classes_[1], all_rows[:0]
-        rows = Rows(X, positive, labels, codes, groups, all_rows, none, criterion, strata, weights)
+        places = encode_classes(labels, self.classes_) if n_classes > 2 else None
+        given = X, positive, labels, codes, groups, all_rows, none, criterion, strata, weights
+        rows = Rows(*given, n_classes, places)
         crossed = getattr(self, "cv", None) is not None
         if not crossed and self.calibration is not None:
             share = self._held_share(rows)
@@ -311,17 +321,17 @@ class DialClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
         known = self.frontier_.groups if hasattr(self, "frontier_") else ()
         if sensitive is None and len(known) > 1:
             raise InvalidInputError("sensitive_features", "be given, as in the last calibration")
-        if control_features is None and known and self.frontier_.criterion.n_strata > 1:
+        strata = known and self.frontier_.classes is None and self.frontier_.criterion.n_strata > 1
+        if control_features is None and strata:
             warn(
                 "the last calibration had `control_features`, but this one has none: the tolerance "
                 "no longer holds within their strata",
                 FairdialWarning,
             )
-        positive = None if y is None else is_positive(y, self.classes_)
         with self._explain_missing_column():
             self._calibrate(
                 X,
-                positive,
+                y,
                 sensitive,
                 sample_weight=sample_weight,
                 control_features=control_features,
@@ -329,20 +339,26 @@ class DialClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
         self.__dict__.pop("model_hash_", None)  # this is no longer the saved model
         return self
 
-    def _calibrate(
-        self, X: Any, positive: Mask | None, sensitive: object, **more: Unpack[RowOptions]
-    ) -> Self:
-        """Find the frontier on rows whose features and labels were checked."""
-        if positive is not None:
-            check_same_length(range(_num_samples(X)), positive, ("X", "y"))
+    def _calibrate(self, X: Any, y: object, sensitive: object, **more: Unpack[RowOptions]) -> Self:
+        """Find the frontier on rows whose features were checked."""
+        n_classes, positive, places = len(self.classes_), None, None
+        if y is not None and n_classes == 2:
+            positive = is_positive(y, self.classes_)
+        elif y is not None:
+            places = encode_classes(y, self.classes_)
+        for given in (positive, places):
+            if given is not None:
+                check_same_length(range(_num_samples(X)), given, ("X", "y"))
         codes, groups = encode_rows(sensitive, _num_samples(X), self._trained_groups())
         weights, criterion, strata = self._read_options(X, self._make_problem(np.inf), more)
         if weights is not None and not weights.all():  # a weight of 0 is no row
             kept = np.flatnonzero(weights)
             X, codes, weights = take_rows(X, kept), codes[kept], weights[kept]
             positive = None if positive is None else positive[kept]
+            places = None if places is None else places[kept]
             strata = None if strata is None else strata[kept]
-        sample = Sample(codes, groups, positive, criterion, strata, weights)
+        given_rows = codes, groups, positive, criterion, strata, weights
+        sample = Sample(*given_rows, n_classes=n_classes, classes=places)
         self._check_sample(sample)
         return self._find_frontier(X, sample)
 
@@ -365,12 +381,23 @@ class DialClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
             check_same_length(
                 range(n_rows), range(_num_samples(control)), ("X", "control_features")
             )
-        criterion, strata = find_strata(problem.criterion, control, n_rows)
+        if len(self.classes_) > 2:
+            if control is not None:
+                raise InvalidInputError(
+                    "control_features", "be left out with more than two classes"
+                )
+            criterion, strata = self._of_classes(problem.criterion), None
+        else:
+            criterion, strata = find_strata(problem.criterion, control, n_rows)
         return check_weights(more.get("sample_weight"), n_rows), criterion, strata
+
+    def _of_classes(self, criterion: Criterion) -> Criterion:
+        """Return the criterion for each of the classes, or for those of ``limit_classes``."""
+        return for_classes(criterion, tuple(self.classes_.tolist()), self.limit_classes)
 
     def _check_sample(self, sample: Sample) -> None:
         """Raise if these rows can't be calibrated on, such as for small groups."""
-        require_labels(self._make_problem(sample.n_rows), sample.positive is not None)
+        require_labels(self._make_problem(sample.n_rows), sample.is_labeled)
         check_group_sizes(
             sample.criterion,
             sample.counts(),
@@ -445,6 +472,8 @@ class DialClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
         margin = self.decision_function(
             X, sensitive_features=sensitive_features, tolerance=tolerance, confidence=confidence
         )
+        if margin.ndim == 2:
+            return np.asarray(self.classes_[choose_class(margin)])
         return np.asarray(self.classes_[select(margin, 0.0).astype(np.intp)])
 
     @groups_by_name
@@ -456,7 +485,11 @@ class DialClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
         tolerance: ArrayLike | None = None,
         confidence: float | None = None,
     ) -> Floats:
-        """Return how far each row is above the threshold of the positive label at a tolerance."""
+        """Return how far each row is above the threshold of the positive label at a tolerance.
+
+        With more than two classes, it is the probability of each class minus its price, (n, C); a
+        row gets the class with the largest.
+        """
         X, codes = self._rows_to_score(X, sensitive_features)
         tolerances = check_tolerance(self.default_tolerance if tolerance is None else tolerance)
         if tolerances.ndim:
@@ -472,6 +505,13 @@ class DialClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
         sensitive_features: object = None,
     ) -> NDArray[np.int8]:
         """Return whose decision changes: +1 gains the positive label, -1 loses it."""
+        if len(self.classes_) > 2:
+            raise InvalidInputError(
+                "flips",
+                "be called on a model with two classes",
+                given=f"one with {len(self.classes_)}",
+                hint="Compare the labels that predict returns at the two tolerances.",
+            )
         X, codes = self._rows_to_score(X, sensitive_features)
         tolerances = [
             np.asarray(check_one_tolerance(tolerance_from, "tolerance_from")),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable, Sequence
 from dataclasses import replace
 from typing import Any, Literal, Self, Unpack
 
@@ -16,6 +17,7 @@ from sklearn.utils.validation import _num_samples, check_is_fitted
 from fairdial._arrays import Codes, Indices, Scores
 from fairdial._validation import (
     check_choice,
+    check_class_scores,
     check_count,
     check_same_length,
     check_scores,
@@ -23,6 +25,8 @@ from fairdial._validation import (
     describe_values,
 )
 from fairdial.core.blind import sweep_blind_encoded
+from fairdial.core.class_problem import check_class_problem
+from fairdial.core.classes import sweep_classes_encoded
 from fairdial.core.criteria import Given
 from fairdial.core.objectives import Objective
 from fairdial.core.problem import Budget
@@ -79,6 +83,8 @@ class FairBayes(ThresholdClassifier):  # alg:post-process for every tolerance at
     criterion : str, Criterion, list or mapping
         "demographic_parity", "equal_opportunity", "predictive_equality", "equalized_odds" and
         others, and combinations; see :func:`fairdial.criterion`.
+    limit_classes : sequence, optional
+        With more than two classes, those that the criterion holds for; all by default.
     tolerance : float
         Default tolerance of ``predict``; 0 is the one that the criterion declares, if it does.
     objective : str or Objective
@@ -131,8 +137,8 @@ class FairBayes(ThresholdClassifier):  # alg:post-process for every tolerance at
     ----------
     frontier_ : Frontier
         Operating points for every tolerance.
-    classes_ : (2,) array
-        Labels; the second is the positive one.
+    classes_ : (C,) array
+        Labels; the second of two is the positive one.
     scorer_ : Scorer
         Gives the logits.
     estimator_ : classifier
@@ -162,6 +168,7 @@ class FairBayes(ThresholdClassifier):  # alg:post-process for every tolerance at
         estimator: Any = None,
         *,
         criterion: Given = "demographic_parity",
+        limit_classes: Sequence[Hashable] | None = None,
         tolerance: float | None = 0.0,
         objective: str | Objective = "accuracy",
         budget: float | Budget | None = None,
@@ -183,6 +190,7 @@ class FairBayes(ThresholdClassifier):  # alg:post-process for every tolerance at
     ) -> None:
         self.estimator = estimator
         self.criterion = criterion
+        self.limit_classes = limit_classes
         self.tolerance = tolerance
         self.objective = objective
         self.budget = budget
@@ -216,6 +224,30 @@ class FairBayes(ThresholdClassifier):  # alg:post-process for every tolerance at
             tags.input_tags.allow_nan, tags.input_tags.string = nan, text
         return tags
 
+    @property
+    def _two_classes(self) -> str:  # type: ignore[override]
+        """Why labels have two classes; "" if they may have more."""
+        if self.blind:
+            return "with `blind=True`"
+        if self.recalibrate is not None:
+            return "with `recalibrate`"
+        nets = any(isinstance(part, Network) for part in self._parts())
+        return "if a network is trained" if nets else ""
+
+    def _check_classes(self) -> None:
+        """Raise if a model with more than two classes has settings that need two."""
+        if len(self.classes_) == 2:
+            if self.limit_classes is not None:
+                raise InvalidInputError(
+                    "limit_classes", "be None with two classes", given=repr(self.limit_classes)
+                )
+            return
+        check_class_problem(self._make_problem(np.inf))
+        if self.recalibrate is not None:
+            raise InvalidInputError(
+                "recalibrate", "be None with more than two classes", given=repr(self.recalibrate)
+            )
+
     def _parts(self) -> list[Any]:
         """Return the estimators whose logits are averaged; usually one."""
         several = isinstance(self.estimator, (list, tuple))
@@ -236,6 +268,7 @@ class FairBayes(ThresholdClassifier):  # alg:post-process for every tolerance at
         for part in parts:
             check_estimator(part)
         rows = self._rows_to_fit(X, y, sensitive_features, **more)
+        self._check_classes()
         for part in parts if rows.weights is not None else ():
             warn_without_weights(part)
         nets = any(isinstance(part, Network) for part in parts)
@@ -277,8 +310,11 @@ class FairBayes(ThresholdClassifier):  # alg:post-process for every tolerance at
         codes, labels = rows.codes[places], rows.labels
         last = estimator.steps[-1][1] if isinstance(estimator, Pipeline) else estimator
         positive: Any = self.classes_[1]
-        if library_of(last) == "xgboost":  # which takes labels 0 and 1 alone
-            labels, positive = (labels == positive).astype(int), 1
+        classes = self.classes_.tolist() if rows.n_classes > 2 else None
+        if library_of(last) == "xgboost":  # which takes labels 0, 1, ... alone
+            codes_of = rows.y if rows.classes is None else rows.classes
+            labels, positive = codes_of.astype(int), 1
+            classes = None if classes is None else list(range(len(classes)))
         parts = [places]
         if self.per_group:
             parts = [places[codes == a] for a in range(len(rows.groups))]
@@ -295,6 +331,7 @@ class FairBayes(ThresholdClassifier):  # alg:post-process for every tolerance at
             estimators,
             positive=positive,
             method=find_method(estimators[0], self.predict_method),
+            classes=classes,
         )
 
     def _plain_step(self, network: Network) -> Any:
@@ -330,7 +367,8 @@ class FairBayes(ThresholdClassifier):  # alg:post-process for every tolerance at
         splitter = StratifiedKFold(
             folds, shuffle=True, random_state=check_random_state(self.random_state)
         )
-        logits = np.empty(len(cells))
+        more = () if rows.n_classes == 2 else (rows.n_classes,)
+        logits = np.empty((len(cells), *more))
         scorers: list[Scorer] = []
         for fold, (train, held) in enumerate(splitter.split(np.zeros(len(cells)), cells)):
             found = self._train(rows, places[train], fold)
@@ -342,6 +380,8 @@ class FairBayes(ThresholdClassifier):  # alg:post-process for every tolerance at
         some = places[:: len(places) // CROSS_CHECKED + 1]
         X, codes = take_rows(rows.X, some), rows.codes[some]
         self._convert(X, codes, self.scorer_.logits(X, codes))
+        if more:
+            return self._set_class_frontier(logits, rows.sample(places, "none"))
         return self._set_frontier(logits, rows.sample(places, "none"))
 
     # ---- calibrate -----------------------------------------------------------------------------
@@ -353,7 +393,27 @@ class FairBayes(ThresholdClassifier):  # alg:post-process for every tolerance at
         if self.blind:
             return self._set_blind_frontier(X, logits, sample)
         self._convert(X, sample.codes, logits)
+        if sample.n_classes > 2:
+            return self._set_class_frontier(logits, sample)
         return self._set_frontier(logits, sample)
+
+    def _set_class_frontier(self, logits: Scores, sample: Sample) -> Self:
+        self._check_classes()
+        self.platt_ = None
+        classes = tuple(self.classes_.tolist())
+        self.frontier_ = sweep_classes_encoded(
+            check_class_scores(logits, len(classes), "scores of the estimator"),
+            sample.codes,
+            sample.classes,
+            replace(self._make_problem(sample.n_rows), criterion=sample.criterion),
+            sample.groups,
+            classes,
+            weights=sample.weights,
+            min_count=1,
+            certificate=sample.certificate,
+            argument="sensitive_features",
+        )
+        return self
 
     def _set_blind_frontier(self, X: Any, logits: Scores, sample: Sample) -> Self:
         check_blind(self)
@@ -433,6 +493,9 @@ class FairBayes(ThresholdClassifier):  # alg:post-process for every tolerance at
         parts = self.scorer_.scorers if isinstance(self.scorer_, AveragedScorer) else [self.scorer_]
         if not any(isinstance(part, (SklearnScorer, PlainScorer)) for part in parts):
             return  # networks are plain data already
+        if len(self.classes_) > 2:
+            self.plain_error_ = "it has more than two classes"
+            return
         try:
             plain = convert_scorer(self.scorer_, self)
             if plain is not self.scorer_:
@@ -452,7 +515,7 @@ class FairBayes(ThresholdClassifier):  # alg:post-process for every tolerance at
         X = self._check_features(X, reset=True)
         if y is None:
             raise InvalidInputError("y", "be given: fit requires y to be passed")
-        self._calibrate(X, is_positive(y, self.classes_), sensitive, **more)
+        self._calibrate(X, y, sensitive, **more)
         warn(
             "with `prefit=True` `fit` trains nothing and holds no rows out: it calibrates on all "
             "rows. Call `calibrate` instead, with rows that the classifier hasn't seen",
@@ -484,17 +547,23 @@ class FairBayes(ThresholdClassifier):  # alg:post-process for every tolerance at
         if isinstance(classes, list) and any(np.ndim(of_output) for of_output in classes):
             given = f"{type(self.estimator).__name__} with {len(classes)} outputs"
             raise InvalidInputError("estimator", "have one output", given=given)
-        if len(classes) != 2:
+        several = len(classes) > 2
+        if len(classes) < 2 or (several and self.pos_label is not None):
             raise InvalidInputError(
-                "estimator", "have two classes", given=describe_values(list(classes))
+                "estimator",
+                "have two classes" + (" with `pos_label`" if several else " or more"),
+                given=describe_values(list(classes)),
             )
-        self.classes_ = positive_last(np.asarray(classes), self.pos_label)
+        self.classes_ = np.asarray(classes)
+        if not several:
+            self.classes_ = positive_last(self.classes_, self.pos_label)
         self.trained_groups_ = None
         self.platt_ = None
         self.scorer_ = SklearnScorer(
             [self.estimator_],
             positive=self.classes_[1],
             method=find_method(self.estimator_, self.predict_method),
+            classes=self.classes_.tolist() if several else None,
         )
 
     def _check_scorer(self) -> None:

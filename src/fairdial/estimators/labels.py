@@ -1,4 +1,4 @@
-"""Class labels: which two there are, and which one is positive."""
+"""Class labels: which ones there are, and which one of two is positive."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
 from sklearn.utils.validation import column_or_1d
 
-from fairdial._arrays import Mask
+from fairdial._arrays import Codes, Mask
 from fairdial._validation import describe_values, did_you_mean
 from fairdial.core.criteria import Criterion
 from fairdial.errors import FairdialWarning, InvalidInputError, warn
@@ -26,8 +26,12 @@ def as_labels(y: Any, *, warn: bool = False) -> NDArray[Any]:
     return np.asarray(column_or_1d(y, warn=warn))
 
 
-def find_classes(y: Any, pos_label: Any, criterion: Criterion) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Return the labels as an array, and the two classes with the positive one last.
+def find_classes(
+    y: Any, pos_label: Any, criterion: Criterion, *, two: str = ""
+) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Return the labels as an array, and two classes with the positive one last, or more.
+
+    If ``two`` says why, there may be only two classes.
 
     Warns if the positive label was picked by alphabetical order and the criterion depends on it.
     """
@@ -45,13 +49,22 @@ def find_classes(y: Any, pos_label: Any, criterion: Criterion) -> tuple[NDArray[
     classes = np.unique(labels)
     if len(classes) < 2:
         raise InvalidInputError("y", "hold two classes", given=f"one class only: {classes[0]!r}")
-    if kind not in ("binary", "unknown") or len(classes) > 2:
+    if kind not in ("binary", "multiclass", "unknown") or (two and len(classes) > 2):
         raise InvalidInputError(
             "y",
-            "hold two classes",
+            f"hold two classes {two}".strip(),
             given=describe_values(classes.tolist()),
             hint=f"Only binary classification is supported. The type of the target is {kind}.",
         )
+    if len(classes) > 2:
+        if pos_label is not None:
+            raise InvalidInputError(
+                "pos_label",
+                "be None with more than two classes",
+                given=repr(pos_label),
+                hint="`limit_classes` names the classes that the criterion holds for.",
+            )
+        return labels, classes
     classes = positive_last(classes, pos_label)
     by_label = criterion.needs_labels
     if by_label and pos_label is None and isinstance(classes[1], str):
@@ -75,6 +88,18 @@ def positive_last(classes: NDArray[Any], pos_label: Any) -> NDArray[Any]:
             hint=did_you_mean(pos_label, classes.tolist()).strip(),
         )
     return classes if classes[1] == pos_label else classes[::-1]
+
+
+def encode_classes(y: Any, classes: NDArray[Any]) -> Codes:
+    """Return the positions of labels among more than two classes; raise for other labels."""
+    labels = as_labels(y)
+    known = pd.Index(classes.tolist(), dtype=object)
+    codes = known.get_indexer(pd.Index(labels.astype(object)))
+    if np.any(codes < 0):
+        raise InvalidInputError(
+            "y", f"hold the classes {classes.tolist()}", given=repr(labels[codes < 0][0])
+        )
+    return np.asarray(codes)
 
 
 def is_positive(y: Any, classes: NDArray[Any]) -> Mask:

@@ -18,6 +18,7 @@ from sklearn.utils import _safe_indexing
 
 from fairdial._arrays import Codes, Counts, Indices, Kinds, Mask, Weights
 from fairdial._validation import check_same_length, did_you_mean, encode_groups, match_groups
+from fairdial.core.class_path import ClassCounter
 from fairdial.core.criteria import Criterion
 from fairdial.core.decide import count_rows
 from fairdial.core.frontier import Certificate
@@ -55,6 +56,10 @@ class Sample:
         Weights of the rows, above 0.
     certificate : str
         What ``confidence=`` may assume of the rows.
+    n_classes : int
+        Number of classes.
+    classes : (n,) int array, optional
+        Class of each row, if there are more than two; ``positive`` is then None.
     """
 
     codes: Codes
@@ -64,6 +69,13 @@ class Sample:
     strata: Codes | None = None
     weights: Weights | None = None
     certificate: Certificate = "declared"
+    n_classes: int = 2
+    classes: Codes | None = None
+
+    @property
+    def is_labeled(self) -> bool:
+        """Whether the rows have labels."""
+        return self.positive is not None or self.classes is not None
 
     @property
     def n_rows(self) -> float:
@@ -82,6 +94,9 @@ class Sample:
 
     def counts(self) -> Counts:
         """Return the number of rows by kind and group, (C, K), each counted once."""
+        if self.n_classes > 2:
+            n_groups = len(self.groups)
+            return ClassCounter(self.codes, self.classes, self.n_classes, n_groups).total()
         return count_rows(self.codes, self.kinds, len(self.groups), self.n_kinds)
 
 
@@ -109,6 +124,10 @@ class Rows:
         Stratum of each row.
     weights : (n,) array, optional
         Weights of the rows.
+    n_classes : int
+        Number of classes.
+    classes : (n,) int array, optional
+        Class of each row, if there are more than two; ``y`` then says nothing.
     """
 
     X: Any
@@ -121,11 +140,14 @@ class Rows:
     criterion: Criterion
     strata: Codes | None = None
     weights: Weights | None = None
+    n_classes: int = 2
+    classes: Codes | None = None
 
     @property
     def cells(self) -> Indices:
         """(n,) stratum, group and label of each row as one number."""
-        cells = self.codes.astype(np.intp) * 2 + self.y
+        labels = self.y if self.classes is None else self.classes
+        cells = self.codes.astype(np.intp) * self.n_classes + labels
         return cells if self.strata is None else cells + self.strata * (2 * len(self.groups))
 
     def weights_of(self, places: Indices) -> Weights | None:
@@ -137,11 +159,13 @@ class Rows:
         return Sample(
             self.codes[places],
             self.groups,
-            self.y[places],
+            self.y[places] if self.classes is None else None,
             self.criterion,
             None if self.strata is None else self.strata[places],
             self.weights_of(places),
             certificate,
+            self.n_classes,
+            None if self.classes is None else self.classes[places],
         )
 
 

@@ -1,7 +1,8 @@
 """Scorers: anything that gives each row a logit.
 
-A scorer has ``logits(X, groups) -> (n,)``; thresholds need nothing else from a model. The adapters
-here wrap scikit-learn classifiers, one for all rows or one for each group. scikit-learn is imported
+A scorer has ``logits(X, groups) -> (n,)``; thresholds need nothing else from a model. With more
+than two classes it returns log-probabilities or logits of the classes, (n, C). The adapters here
+wrap scikit-learn classifiers, one for all rows or one for each group. scikit-learn is imported
 where it is used, because plain models don't need it.
 """
 
@@ -34,7 +35,11 @@ class Scorer(Protocol):
     """Anything that gives each row a logit."""
 
     def logits(self, X: Any, groups: Codes) -> Scores:
-        """Return (n,) log-odds of the positive label."""
+        """Return (n,) log-odds of the positive label.
+
+        With more than two classes, (n, C) log-probabilities or logits: their softmax are the
+        probabilities of the classes, in sorted order.
+        """
 
 
 def find_method(estimator: object, predict_method: str = "auto") -> str:
@@ -98,6 +103,39 @@ def _first_beyond(given: Floats) -> float:
     return float(given[(given < 0) | (given > 1)][0])
 
 
+def class_logits(estimator: Any, X: Any, *, classes: Sequence[Any], method: str) -> Floats:
+    """Return the log-probabilities of classes, (n, C), or what is used as such."""
+    from sklearn.utils.validation import _num_samples
+
+    given = np.asarray(getattr(estimator, method)(X))
+    check_same_length(range(_num_samples(X)), given, ("X", f"{method} of `estimator`"))
+    known = list(getattr(estimator, "classes_", classes))
+    if method == "predict":
+        labels = as_vector(given, "predict of `estimator`")
+        return np.where(labels[:, None] == np.array(classes, labels.dtype), 1.0, 0.0)
+    if given.shape[1:] != (len(known),):
+        raise InvalidInputError(
+            "estimator",
+            f"give a column for each of {len(known)} classes by {method}",
+            given=f"{type(estimator).__name__}, which gives shape {given.shape}",
+        )
+    scores = given.astype(np.float64)
+    if method == "predict_proba":
+        if np.any((scores < 0) | (scores > 1)):
+            raise InvalidInputError(
+                "estimator",
+                "give probabilities between 0 and 1 by predict_proba",
+                given=f"{type(estimator).__name__}, which gives {_first_beyond(scores):g}",
+            )
+        with np.errstate(divide="ignore"):
+            scores = np.log(scores)
+    if known == list(classes):
+        return scores
+    found = np.full((len(scores), len(classes)), -np.inf)  # of classes that it wasn't trained on
+    found[:, [list(classes).index(name) for name in known]] = scores
+    return found
+
+
 class SklearnScorer:
     """Wrap fitted scikit-learn classifiers as a scorer.
 
@@ -109,15 +147,25 @@ class SklearnScorer:
         The positive label.
     method : {"predict_proba", "decision_function", "predict"}
         The classifiers' method that gives scores.
+    classes : sequence, optional
+        The classes if there are more than two, which have no positive one.
     """
 
-    def __init__(self, estimators: Sequence[Any], *, positive: object, method: str) -> None:
+    def __init__(
+        self,
+        estimators: Sequence[Any],
+        *,
+        positive: object,
+        method: str,
+        classes: Sequence[Any] | None = None,
+    ) -> None:
         self.estimators = list(estimators)
+        self.classes = None if classes is None else list(classes)
         self.positive = positive
         self.method = method
 
     def logits(self, X: Any, groups: Codes) -> Floats:
-        """Return (n,) log-odds of the positive label."""
+        """Return (n,) log-odds of the positive label; (n, C) with more than two classes."""
         if len(self.estimators) == 1:
             return self._one(self.estimators[0], X)
         from sklearn.utils import _safe_indexing
@@ -129,7 +177,8 @@ class SklearnScorer:
                 f"hold codes from 0 to {len(self.estimators) - 1}",
                 hint="To pass the names of groups, call logits() of the estimator.",
             )
-        scores = np.empty(len(groups))
+        more = () if self.classes is None else (len(self.classes),)
+        scores = np.empty((len(groups), *more))
         for group, estimator in enumerate(self.estimators):
             rows = np.flatnonzero(groups == group)
             if rows.size:
@@ -137,6 +186,8 @@ class SklearnScorer:
         return scores
 
     def _one(self, estimator: Any, X: Any) -> Floats:
+        if self.classes is not None:
+            return class_logits(estimator, X, classes=self.classes, method=self.method)
         return estimator_logits(estimator, X, positive=self.positive, method=self.method)
 
 
@@ -147,7 +198,7 @@ class AveragedScorer:
         self.scorers = list(scorers)
 
     def logits(self, X: Any, groups: Codes) -> Floats:
-        """Return (n,) mean log-odds of the positive label."""
+        """Return (n,) mean log-odds of the positive label; (n, C) with more than two classes."""
         scores = np.array([scorer.logits(X, groups) for scorer in self.scorers], np.float64)
         with np.errstate(invalid="ignore"):
             mean = scores.mean(axis=0)

@@ -95,7 +95,7 @@ class ThresholdClassifier(DialClassifier):
         frontier = getattr(self, "frontier_", None)
         if (
             frontier is None
-            or frontier.is_blind
+            or frontier.has_prices
             or frontier.certificate != "declared"
             or len(frontier.groups) == 2
         ):
@@ -266,6 +266,13 @@ class ThresholdClassifier(DialClassifier):
     def _check_summaries(self, labeled: bool) -> Problem:
         """Return the problem; raise if the frontier can't be found from summaries."""
         self._check_scorer()
+        if len(self.classes_) > 2:
+            raise InvalidInputError(
+                "path",
+                "hold scores of a model with two classes",
+                given=f"one with {len(self.classes_)}",
+                hint="Call calibrate with the rows themselves.",
+            )
         if self.blind:
             raise InvalidInputError(
                 "blind",
@@ -356,6 +363,13 @@ class ThresholdClassifier(DialClassifier):
         return X, np.zeros(_num_samples(X), np.intp)
 
     def _require_thresholds(self, method: str) -> None:
+        if len(self.classes_) > 2:
+            raise InvalidInputError(
+                method,
+                "be called on a model with two classes",
+                given=f"one with {len(self.classes_)}, which has prices",
+                hint="`frontier_.at(tolerance).prices` has them.",
+            )
         if self._is_blind:
             raise InvalidInputError(
                 method,
@@ -380,6 +394,11 @@ class ThresholdClassifier(DialClassifier):
                 for tolerance in tolerances
             ]
         logits, margins = self._score(X, codes), []
+        if len(self.classes_) > 2:
+            return [
+                self.frontier_.class_values_of(logits, codes, tolerance, confidence=confidence)
+                for tolerance in tolerances
+            ]
         for tolerance in tolerances:
             if tolerance.ndim:
                 limits = self.frontier_.row_thresholds(tolerance, codes, confidence=confidence)
@@ -396,7 +415,8 @@ class ThresholdClassifier(DialClassifier):
     def logits(self, X: object, *, sensitive_features: object = None) -> Floats:
         """Return the scores that thresholds apply to: log-odds of the positive label.
 
-        They need no calibration, unless ``recalibrate="group"``.
+        With more than two classes, these are log-probabilities of the classes, (n, C). They need no
+        calibration, unless ``recalibrate="group"``.
         """
         if hasattr(self, "frontier_"):
             return self._score(*self._rows_to_score(X, sensitive_features))

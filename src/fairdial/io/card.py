@@ -86,7 +86,7 @@ def model_card(model: DialClassifier, *, sees_group: bool | None = None) -> str:
         parts += ["## Not calibrated\n\nCall `calibrate` with held-out rows before predicting."]
     else:
         parts += [
-            f"## Calibration rows\n\n{_rows(frontier, model.classes_[1])}",
+            f"## Calibration rows\n\n{_rows(frontier, model.classes_)}",
             f"## Criterion\n\n{_criterion(frontier)}",
             f"## At the default tolerance\n\n{_default(frontier, model.default_tolerance)}",
             f"## Operating points\n\n{_operating_points(frontier)}",
@@ -100,7 +100,7 @@ def model_card(model: DialClassifier, *, sees_group: bool | None = None) -> str:
 
 
 def _decides(model: Any, sees_group: bool | None) -> str:
-    negative, positive = (_code(label) for label in model.classes_.tolist())
+    labels = [_code(label) for label in model.classes_.tolist()]
     method = method_of(type(model))
     how = "" if method is None else f" It {method.decides.format(scorer=_scorer(model))}."
     if getattr(model, "blind", False):
@@ -109,11 +109,17 @@ def _decides(model: Any, sees_group: bool | None) -> str:
             "from the same features, and selects rows whose utility exceeds the prices of these "
             "groups; the tolerance sets the prices."
         )
+    what = f"two labels, {labels[1]} (the positive one: the row is selected) or {labels[0]}"
+    if len(labels) > 2:
+        what = f"{len(labels)} labels: {', '.join(labels)}"
+        how = (
+            f" It scores each row by {_scorer(model)}, and decides for the class with the largest "
+            "probability minus the price of the class in the row's group; the tolerance sets the "
+            "prices."
+        )
     text = (
-        f"It gives each row one of two labels, {positive} (the positive one: the row is selected) "
-        f"or {negative}.{how} The default tolerance is {model.default_tolerance:g}; each "
-        "prediction can "
-        "use another."
+        f"It gives each row one of {what}.{how} The default tolerance is "
+        f"{model.default_tolerance:g}; each prediction can use another."
     )
     names, column = getattr(model, "feature_names_in_", None), model.sensitive_column
     if names is not None:
@@ -170,7 +176,7 @@ def _training(model: Any) -> str:
     return text
 
 
-def _rows(frontier: Frontier, positive: Any) -> str:
+def _rows(frontier: Frontier, classes: Any) -> str:
     rows, eligible = frontier.counts, frontier.eligible
     text = f"The model was calibrated on {number_of_rows(rows)} rows."
     head = ["group", "rows", "rows eligible for the criterion"]
@@ -178,10 +184,13 @@ def _rows(frontier: Frontier, positive: Any) -> str:
         [_cell(group), number_of_rows(rows[:, a]), number_of_rows(eligible[a])]
         for a, group in enumerate(frontier.groups)
     ]
-    if len(rows) == 2:
-        head.append(f"share with label {_cell(positive)}")
-        for a, line in enumerate(lines):
-            line.append(f"{rows[1, a] / rows[:, a].sum():.4f}")
+    if frontier.has_labels:
+        for c, name in enumerate(classes.tolist()):
+            if c == 0 and frontier.classes is None:
+                continue  # the rest is positive
+            head.append(f"share with label {_cell(name)}")
+            for a, line in enumerate(lines):
+                line.append(f"{rows[c, a] / rows[:, a].sum():.4f}")
     else:
         text += " Their labels are unknown, so there is no accuracy."
     return f"{text}\n\n{_table(head, lines)}"
@@ -259,7 +268,9 @@ def _movement(frontier: Frontier) -> str:
             "A lottery decides near the thresholds, by a hash of the row: the same row always gets "
             "the same decision. The demands hold in expectation over the draws, not for every draw."
         )
-    if frontier.is_blind and not frontier.nested:
+    if frontier.classes is not None and frontier.nested:
+        return "Along the dial, no row returns to a class that it left."
+    if frontier.has_prices and not frontier.nested:
         return "Along the dial, rows may change their decision and change it back."
     if not frontier.nested:
         return (
@@ -296,7 +307,8 @@ def _figures(point: Point) -> str:
     if point.problem.objective.name != "accuracy" and point.value is not None:
         found.append(f"{point.problem.objective.title} {point.value:.4f}")
     found.append(f"gap {point.gap:.4f}{'' if point.feasible else ' (not reached)'}")
-    found.append(f"selected {point.selected.sum() / point.counts.sum():.4f}")
+    if point.classes is None:
+        found.append(f"selected {point.selected.sum() / point.counts.sum():.4f}")
     text = ", ".join(found) + "."
     return text[0].upper() + text[1:]
 
@@ -321,14 +333,16 @@ def _operating_points(frontier: Frontier) -> str:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FairdialWarning)
         points = [frontier.at(tolerance) for tolerance in (*TOLERANCES, UNCONSTRAINED)]
-    head = ["tolerance", "accuracy", "gap", *(f"selected: {_cell(g)}" for g in frontier.groups)]
+    shown = frontier.groups if frontier.classes is None else ()
+    head = ["tolerance", "accuracy", "gap", *(f"selected: {_cell(g)}" for g in shown)]
     lines = []
     for point in points:
         unconstrained = point.tolerance == UNCONSTRAINED
         tolerance = "unconstrained" if unconstrained else f"{point.tolerance:.2f}"
         accuracy = "unknown" if point.accuracy is None else f"{point.accuracy:.4f}"
         gap = f"{point.gap:.4f}" if point.feasible else f"{point.gap:.2g} (not reached)"
-        lines.append([tolerance, accuracy, gap, *(f"{rate:.4f}" for rate in point.selection_rate)])
+        rates = point.selection_rate if shown else ()
+        lines.append([tolerance, accuracy, gap, *(f"{rate:.4f}" for rate in rates)])
     kind = "setting" if frontier.is_family else "operating point"
     kind += "" if len(frontier) == 1 else "s"
     text = f"Measured on the calibration rows. There are {len(frontier):,} {kind} in all."
@@ -344,6 +358,8 @@ def _operating_points(frontier: Frontier) -> str:
 
 def constant_decision(points: Sequence[Point]) -> str | None:
     """Return "none" or "all" if every operating point selects no row, or every row; else None."""
+    if points[0].classes is not None:
+        return None
     shares = {point.selected.sum() / point.counts.sum() for point in points}
     return {(0.0,): "none", (1.0,): "all"}.get(tuple(shares))
 

@@ -63,9 +63,11 @@ if TYPE_CHECKING:
     from fairdial.nn.nets import DialNet
 
 PARAMETERS_OF_3 = {"objective", "budget", "nested", "rising", "randomize"}  # new in version 3
+MOST_CLASSES = 10_000  # of a model
 PARAMETERS_OF_4 = {
     "blind",
     "group_estimator",
+    "limit_classes",
     "outer",
     "inner",
     "bias_correction",
@@ -204,8 +206,9 @@ class _Reader:
         model: Any = self.unfitted()
         model.classes_ = unpack(self.manifest["classes"])
         labels = model.classes_
-        two = isinstance(labels, np.ndarray) and len(set(labels.tolist())) == 2
-        claim(two, "two labels")
+        distinct = isinstance(labels, np.ndarray) and len(set(labels.tolist())) == len(labels)
+        most = MOST_CLASSES if isinstance(model, FairBayes) else 2
+        claim(distinct and 2 <= len(labels) <= most, "two labels, or more that fit the method")
         if self.manifest["label"] is not None:
             claim(isinstance(self.manifest["label"], str), "a name of the labels")
             model.label_name_ = self.manifest["label"]
@@ -355,7 +358,14 @@ class _Reader:
             find_method(estimator, method)
             if hasattr(estimator, "__sklearn_tags__"):
                 check_is_fitted(estimator)
-        return SklearnScorer(found, positive=model.classes_[1], method=method)
+        positive, classes = model.classes_[1], model.classes_.tolist()
+        if len(classes) == 2:
+            return SklearnScorer(found, positive=positive, method=method)
+        known = {name for part in found for name in getattr(part, "classes_", classes)}
+        if not known <= set(classes):  # a library that takes labels 0, 1, ... alone
+            classes = list(range(len(classes)))
+            claim(known <= set(classes), "the model's classes")
+        return SklearnScorer(found, positive=positive, method=method, classes=classes)
 
     def net_parts(
         self, model: Any, network: Network, data: dict[str, Json], prefix: str
@@ -433,6 +443,8 @@ class _Reader:
         found = frontier_from_arrays(data, self.files[FRONTIER], FRONTIER)
         fits = not found.is_blind or isinstance(model.scorer_, BlindScorer)
         fits &= found.is_family == isinstance(model, FamilyClassifier)
+        classes = tuple(model.classes_.tolist()) if len(model.classes_) > 2 else None
+        fits &= found.classes == classes
         if getattr(model, "trained_groups_", None) is not None:
             fits &= len(found.groups) == len(model.trained_groups_)
         if hasattr(model, "settings_"):
