@@ -53,6 +53,7 @@ def read_parts(config: Config) -> Parts:
         train_rows=config.get("train_rows"),
         evaluate=config.get("evaluate", "test"),
         size=config.get("size", SIDE),
+        shares=config.get("split", "paper"),
     )
     if isinstance(parts.fit.X, Pictures):
         trained = config["method"]["trained"]

@@ -17,6 +17,7 @@ from fairdial._validation import check_count
 from fairdial.bench.checks import check_choice, check_integer, check_keys, check_type, suggest
 from fairdial.bench.estimators import ESTIMATORS, own_method
 from fairdial.bench.model import TARTE, TRAINED, parameters
+from fairdial.bench.peers import PEERS
 from fairdial.bench.sources import SIDE
 from fairdial.bench.store import Config, replace_file
 from fairdial.core.criteria import criterion as find_criterion
@@ -35,7 +36,16 @@ SETTINGS = ("default", "paper", "release")
 MIN_SIZE = 32  # of pictures
 CALIBRATIONS = ("apart", "crossed")
 EVALUATED = ("test", "validation")
-SHIPPED = ("quick", "paper-tabular", "paper-images", "images-frozen", "confirm")
+SPLITS, CURVES = ("paper", "35/35/30"), ("dial", "tolerances")
+SHIPPED = (
+    "quick",
+    "paper-tabular",
+    "paper-images",
+    "images-frozen",
+    "confirm",
+    "published",
+    "published-training",
+)
 GRID = tuple(round(0.01 * i, 2) for i in range(21))
 OF_STUDIES = {"checkpoint", "validation", "callbacks", "trunk", "verbose"}  # network arguments
 OF_TRIALS = {"criterion", "tolerance", "random_state", "calibration", "network", "estimator"}
@@ -70,6 +80,10 @@ class Method:
         Arguments of the table encoder that differ; or TARTE, from files in the data folder.
     sees_group : bool
         Whether the ``scorer`` gets the group as a column; networks always see the group.
+    peer : str, optional
+        Another library, which takes the place of the dial: it gets the scores of the ``scorer``, or
+        the same features if it trains itself. It runs in an environment of its own
+        (:mod:`fairdial.bench.peers`).
     seed_offset : int
         Added to the method's seed, but not to the split's: a null method, which repeats another
         one on the same rows with other initial weights and batches.
@@ -85,6 +99,7 @@ class Method:
     network: dict[str, Any] = field(default_factory=dict)
     encoder: dict[str, Any] | str = field(default_factory=dict)
     sees_group: bool = False
+    peer: str | None = None
     seed_offset: int = 0
 
     def __post_init__(self) -> None:
@@ -141,6 +156,12 @@ class Method:
         trains = {"network", "estimator"} & parameters(ESTIMATORS[self.estimator])
         if self.encoder and (own_method(self.estimator) is not None or not trains):
             raise self._error("encoder", f"be left out for {self.estimator}, which has its own")
+        if self.peer is not None:
+            check_choice(self.peer, "peer", PEERS)
+            if not self.scorers or "network" in self.scorers or self.calibration == "crossed":
+                raise self._error("peer", "go with a `scorer` other than a network")
+            if self.arguments.get("blind") and not PEERS[self.peer].blind:
+                raise self._error("peer", "be able to decide without the groups")
         if self.sees_group and (not self.scorers or "network" in self.scorers):
             raise self._error("sees_group", "go with a `scorer` other than a network")
         if self.scorer is not None and not self.scorers:
@@ -175,6 +196,10 @@ class Method:
         named = self.arguments.get("candidates") or ()
         return any(other.needs_torch and other.candidate in named for other in methods())
 
+    def limits(self, criterion: str) -> bool:
+        """Return whether a peer can limit a criterion; the library's methods take all."""
+        return self.peer is None or find_criterion(criterion).name in PEERS[self.peer].criteria
+
     def tuned_key(self, dataset: str) -> tuple[str, str] | None:
         """Return the names of data set and method of the tuned values; None if it uses none."""
         if self.settings != "paper":
@@ -195,7 +220,7 @@ class Method:
         values = None if key is None else tuned.get(key[0], {}).get(key[1])
         if values is not None:
             found["tuned"] = {name: values[name] for name in ("arguments", "network")}
-        later = {"calibration": "apart", "encoder": {}, "sees_group": False}
+        later = {"calibration": "apart", "encoder": {}, "sees_group": False, "peer": None}
         return {k: v for k, v in found.items() if k not in later or v != later[k]}
 
 
@@ -234,6 +259,12 @@ class Plan:
         One split each; a method's weights and batches use the same seed.
     inits : int
         Trials per split, with different weights and batches; a method's result is their mean.
+    split : {"paper", "35/35/30"}
+        How rows are split: as in the paper, or 35% for training, 35% for calibration and 30% for
+        testing.
+    curve : {"dial", "tolerances"}
+        Which operating points make a method's curve: those that its dial has, or those at the
+        plan's tolerances alone, as for all methods in plans with a ``peer``.
     evaluate : {"test", "validation"}
         Which rows the results are measured on. Exploration uses validation rows and never reads
         the test rows of its splits.
@@ -273,6 +304,8 @@ class Plan:
     criteria: tuple[str, ...] = ("demographic_parity",)
     objective: str | tuple[float, float] = "accuracy"
     inits: int = 1
+    split: str = "paper"
+    curve: str = "dial"
     evaluate: str = "test"
     settings: int = 10
     baseline: str = ""
@@ -302,6 +335,9 @@ class Plan:
         check_integer(self.settings, "settings", least=2)
         check_integer(self.inits, "inits", least=1)
         check_choice(self.evaluate, "evaluate", EVALUATED)
+        check_choice(self.split, "split", SPLITS)
+        check_choice(self.curve, "curve", CURVES)
+        self._check_peers()
         check_integer(self.size, "size", least=MIN_SIZE)
         if self.rows is not None:
             check_integer(self.rows, "rows", least=100)
@@ -345,6 +381,20 @@ class Plan:
             if method.encoder and all(pictures):
                 raise method._error("encoder", "go with data sets of tables")
 
+    def _check_peers(self) -> None:
+        """Refuse splits and curves that don't go with the other settings."""
+        if self.split != "paper" and (self.evaluate != "test" or self.train_rows is not None):
+            raise InvalidInputError("split", "be 'paper' with `evaluate` or `train_rows`")
+        for method in self.methods:
+            if method.peer is not None and self.curve != "tolerances":
+                raise method._error("peer", "go with `curve` = 'tolerances'")
+            if self.curve == "tolerances" and ESTIMATORS[method.estimator] is not FairBayes:
+                raise method._error("estimator", "be FairBayes with `curve` = 'tolerances'")
+        if self.curve == "tolerances":
+            for name, given in (("cost", self.cost is None), ("inits", self.inits == 1)):
+                if not given:
+                    raise InvalidInputError(name, "be left out with `curve` = 'tolerances'")
+
     def _check_problem(self) -> None:
         """Refuse objectives and criteria that a method can't handle."""
         find_objective(self.objective)
@@ -374,6 +424,8 @@ class Plan:
         found: list[Config] = []
         for dataset, criterion in product(self.datasets, self.criteria):
             for seed, init, method in product(self.seeds, range(self.inits), self.methods):
+                if not method.limits(criterion):
+                    continue
                 config = self._config("study", dataset, criterion, method, seed)
                 config["tolerances"] = list(self.tolerances)
                 config["confidence"] = self.confidence
@@ -407,6 +459,10 @@ class Plan:
             config["objective"] = _lists(self.objective)  # type: ignore[typeddict-item]
         if self.evaluate != "test":
             config["evaluate"] = self.evaluate
+        if self.split != "paper":
+            config["split"] = self.split
+        if self.curve != "dial":
+            config["curve"] = self.curve
         return config
 
     @property

@@ -22,6 +22,7 @@ DATA = "FAIRDIAL_DATA"  # environment variable of the data folder; workers inher
 WEIGHTS = ("resnet18*.safetensors", "resnet18*.pth")
 SIDE = 64  # height and width of a picture in pixels, unless a plan says otherwise
 SAMPLE_SEED, FEW_SEED = 0, 1
+TEST = 0.3  # share of the test rows where training and calibration have as many rows
 
 
 def load_source(name: str, size: int = SIDE) -> Dataset:
@@ -116,8 +117,12 @@ def split(
     train_rows: int | None = None,
     evaluate: str = "test",
     size: int = SIDE,
+    shares: str = "paper",
 ) -> Parts:
-    """Return the paper's split of a data set, with the evaluation rows sealed.
+    """Return a split of a data set, with the evaluation rows sealed; by default the paper's.
+
+    With ``shares="35/35/30"``, 35% of the rows are for training, 35% for calibration and 30% for
+    testing, and none for early stopping.
 
     These are the test rows. For exploration (``evaluate="validation"``) they are the validation
     rows, and early stopping uses a part of the training rows.
@@ -126,6 +131,8 @@ def split(
     def load_parts() -> PaperSplit:
         return _sample(load_source(name, size), rows).paper_split(seed)
 
+    if shares != "paper":
+        return _split_in_three(name, seed, rows)
     parts = load_parts()
     train, early = parts.train, parts.validation
     if evaluate == "validation":
@@ -141,6 +148,16 @@ def split(
         calibration = Dataset(calibration.X.copy(), calibration.y, calibration.groups, name=name)
     sealed = SealedRows(lambda: getattr(load_parts(), evaluate))
     return Parts(fit, validation, calibration, sealed, _key(fit))
+
+
+def _split_in_three(name: str, seed: int, rows: int | None) -> Parts:
+    def load_parts() -> tuple[Dataset, Dataset, Dataset]:
+        rest, test = _sample(load_source(name), rows).split(TEST, seed)
+        return *rest.split(0.5, seed), test
+
+    fit, calibration, _ = load_parts()
+    sealed = SealedRows(lambda: load_parts()[2])
+    return Parts(fit, np.zeros(len(fit), np.bool_), calibration, sealed, _key(fit))
 
 
 def _key(data: Dataset) -> str:

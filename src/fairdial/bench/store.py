@@ -38,7 +38,10 @@ ABANDONED = 3600.0  # seconds after which a temporary file no longer has a write
 PACKAGES = ("fairdial", "numpy", "scipy", "scikit-learn", "pandas", "torch")
 PACKAGE = Path(__file__).parents[1]
 UNRELATED = ("bench/", "serve/", "cli/", "io/", "__main__.py", "plotting.py", "progress.py")
-RELATED = tuple(f"bench/{name}.py" for name in ("trial", "model", "sources", "estimators"))
+RELATED = tuple(
+    f"bench/{name}.py"
+    for name in ("trial", "model", "sources", "estimators", "decisions", "peers", "peer_worker")
+)
 LIBRARIES = {"fairdial", "sklearn", *sys.stdlib_module_names}  # their code isn't the user's
 
 
@@ -58,6 +61,8 @@ class Config(TypedDict):
     tolerances: NotRequired[list[float]]
     confidence: NotRequired[float]
     epochs: NotRequired[int]
+    split: NotRequired[str]  # if it isn't the paper's
+    curve: NotRequired[str]  # "tolerances": only the points at the tolerances
     size: NotRequired[int]  # of pictures, if it isn't 64
     objective: NotRequired[str | list[float]]  # a name, or costs of the two kinds of errors
 

@@ -16,6 +16,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from fairdial._arrays import Counts, Floats, Indices
+from fairdial.bench.clock import Clock
+from fairdial.bench.decisions import study_decisions
 from fairdial.bench.model import make_model, read_parts
 from fairdial.bench.sources import join_rows
 from fairdial.bench.store import Config, Record, environment, trial_code
@@ -98,6 +100,9 @@ def _use_one_thread() -> None:
 def _study(config: Config) -> tuple[dict[str, Any], dict[str, float]]:
     parts = read_parts(config)
     model = make_model(config, parts)
+    if config.get("curve") == "tolerances":
+        result, timed = study_decisions(config, parts, model)
+        return result, timed.seconds
     fit, held, calibration = parts.fit, parts.calibration, config["method"].get("calibration")
     clock = Clock()
     if calibration == "crossed":
@@ -319,23 +324,6 @@ def logit_histogram(model: DialClassifier, rows: Dataset) -> dict[str, Any] | No
         "counts": counts.tolist(),
         "fairest": np.clip(fairest, low, high).round(4).tolist(),
     }
-
-
-class Clock:
-    """Wall-clock and processor seconds of the steps of a trial."""
-
-    def __init__(self) -> None:
-        self.seconds: dict[str, float] = {}
-        self._start()
-
-    def _start(self) -> None:
-        self._wall, self._cpu = time.perf_counter(), time.process_time()
-
-    def lap(self, name: str) -> None:
-        """End a step."""
-        self.seconds[name] = time.perf_counter() - self._wall
-        self.seconds[f"{name}_cpu"] = time.process_time() - self._cpu
-        self._start()
 
 
 # ---- cost --------------------------------------------------------------------------------------

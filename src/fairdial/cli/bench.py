@@ -80,7 +80,8 @@ def bench_run(
 ) -> None:
     """Run the missing trials of PLAN, a TOML file or one of the plans that come with fairdial.
 
-    These are quick, paper-tabular, paper-images, images-frozen and confirm.
+    These are quick, paper-tabular, paper-images, images-frozen, confirm, published and
+    published-training.
 
     Each trial is stored when it is done. Interrupt at any time; the same command resumes.
     """

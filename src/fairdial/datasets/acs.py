@@ -148,7 +148,8 @@ def load_acs(
     root : path
         The folder with ``2018/1-Year/psam_p01.csv`` and so on (before 2017: ``ss16pal.csv``), or
         with these files directly; or a Parquet file with the rows of one task: its features, the
-        target as true or false, and the state in ``ST``.
+        target as true or false, and the state in ``ST``; or a folder with one such file, called
+        ``acsincome*.parquet`` after the task.
     task : {"income", "employment", "public_coverage", "mobility", "travel_time"}
         What to predict.
     states : sequence of str, optional
@@ -190,7 +191,7 @@ def load_acs(
     check_count(year, "year", least=FIRST_YEAR)
     if states is not None:
         _check_states(states)
-    path = Path(root)
+    path = _find_parquet(Path(root), task)
     if path.suffix == ".parquet":
         table, known = _read_task(path, chosen, states)
         preparation = f"rows of the task {task} as they are in {path.name}"
@@ -211,6 +212,12 @@ def load_acs(
         license=ACS.license,
         preparation=f"{preparation}; {known}",
     )
+
+
+def _find_parquet(path: Path, task: str) -> Path:
+    """Return the only Parquet file of a task in a folder, or the path itself."""
+    found = sorted(path.glob(f"acs{task.replace('_', '')}*.parquet")) if path.is_dir() else []
+    return found[0] if len(found) == 1 else path
 
 
 def _check_states(states: Sequence[str]) -> None:
