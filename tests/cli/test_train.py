@@ -349,7 +349,11 @@ def test_a_text_with_far_more_values_than_categories_draws_a_warning() -> None:
     assert "1,500" in given
 
 
-@pytest.mark.parametrize("numbers", [range(1, 601), [(7 * i) % 601 for i in range(600)]])
+@pytest.mark.parametrize(
+    "numbers",
+    [range(1, 601), [(7 * i) % 601 for i in range(600)], [*range(600), *range(20)]],
+    ids=["in order", "shuffled", "with repeated rows"],
+)
 def test_whole_numbers_that_all_differ_draw_a_warning(numbers: Any) -> None:
     (given,) = warnings_of(list(numbers))
     assert "'x'" in given
@@ -360,6 +364,7 @@ def test_whole_numbers_that_all_differ_draw_a_warning(numbers: Any) -> None:
     [
         [float(i) + 0.5 for i in range(600)],  # measured, not counted
         [i // 2 for i in range(600)],
+        [1000 * i for i in [*range(595), *range(5)]],  # amounts, of which some are alike
         [*range(599), np.nan],
     ],
 )

@@ -27,6 +27,7 @@ MOSTLY = 0.9
 MOST_STRATA = 100
 MANY_TEXTS = 1000  # distinct ones; boosting distinguishes 254 of them
 MANY_NUMBERS = 100  # whole ones, which hardly all differ unless they number the rows
+NEARLY_ALL, SPARSE = 0.95, 2.0  # different numbers per row; and their range, per row
 FEW_TEXTS = 20  # so few may all differ by chance
 
 
@@ -146,7 +147,7 @@ def describe_useless(column: pd.Series) -> str | None:
     if len(known) < min(FREQUENT, len(column)):
         return f"{column.name!r} has a value in only {len(known)} of {len(column):,} rows"
     if len(known) == len(column) and column.nunique() == 1:
-        return f"{column.name!r} has the same value {known.iloc[0]!r} in every row"
+        return f"{column.name!r} has the same value {str(known.iloc[0])!r} in every row"
     return None
 
 
@@ -181,10 +182,16 @@ def describe_doubt(column: pd.Series) -> str | None:
 
 
 def _numbers_rows(column: pd.Series) -> bool:
-    """Return whether whole numbers are all different, like those of an identifier."""
-    if len(column) < MANY_NUMBERS or column.isna().any() or not column.is_unique:
+    """Return whether whole numbers look like those of an identifier.
+
+    They are all different; or nearly all, because rows are repeated, and few numbers are left out.
+    """
+    rows = len(column)
+    if rows < MANY_NUMBERS or column.isna().any() or not (column % 1 == 0).all():
         return False
-    return bool((column % 1 == 0).all())
+    distinct = column.nunique()
+    counted = float(column.max()) - float(column.min()) < SPARSE * rows
+    return distinct == rows or (counted and distinct >= NEARLY_ALL * rows)
 
 
 def looks_like_dates(distinct: pd.Series) -> bool:
