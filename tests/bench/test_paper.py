@@ -155,6 +155,25 @@ def _differences(**changes):
     return paper.differences(make_plan(base | {"defaults": defaults} | changes))
 
 
+def test_what_isnt_tuned_is_named():
+    plan = read_plan("paper-tabular")
+    values = {"arguments": {}, "network": {"batch_size": 64}}
+    names = [name.lower() for name in paper.METHODS]
+
+    def said(tuned):
+        found = paper.differences(replace(plan, tuned=tuned))
+        (line,) = (line for line in found if line.startswith("Hyperparameters"))
+        return line
+
+    every = {"adult": dict.fromkeys(names, values), "compas": dict.fromkeys(names, values)}
+    fewer = every | {"adult": {n: v for n, v in every["adult"].items() if n != "epo"}}
+    assert "not tuned" not in said(every)
+    assert "EPO on adult" in said(fewer)
+    assert said(fewer).count(" on adult") == 1
+    assert "on compas" not in said(fewer)
+    assert "not tuned" in said({})
+
+
 def test_tables_encoded_as_in_the_paper_are_no_difference():
     text = " ".join(_differences())
     assert "TARTE" not in text
