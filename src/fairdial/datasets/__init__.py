@@ -1,7 +1,8 @@
 """Data sets for examples and studies.
 
-Two tables are included, two sets of pictures are read from your own copies, and a Gaussian law has
-a known best trade-off. ``fairdial.datasets.registry.DATASETS`` has a record of each.
+Two tables are included, other tables and two sets of pictures are read from your own copies, and a
+Gaussian law has a known best trade-off. ``fairdial.datasets.registry.DATASETS`` has a
+record of each.
 """
 
 from fairdial.datasets.acs import load_acs
@@ -9,6 +10,12 @@ from fairdial.datasets.adult import load_adult
 from fairdial.datasets.base import Dataset
 from fairdial.datasets.celeba import load_celeba
 from fairdial.datasets.compas import load_compas
+from fairdial.datasets.own_tables import (
+    load_credit_default,
+    load_dutch_census,
+    load_kdd_census,
+    load_law_school,
+)
 from fairdial.datasets.pictures import Pictures
 from fairdial.datasets.registry import BUILT_IN, DATASETS, DatasetInfo, register_dataset
 from fairdial.datasets.synthetic import GaussianLaw, make_gaussian
@@ -23,6 +30,10 @@ __all__ = [
     "load_adult",
     "load_celeba",
     "load_compas",
+    "load_credit_default",
+    "load_dutch_census",
+    "load_kdd_census",
+    "load_law_school",
     "load_utkface",
     "make_gaussian",
     "register_dataset",
