@@ -76,6 +76,8 @@ STEPS = (
     Step("coverage.py", "Does the tolerance hold on new data?", "--draws 100", peers=True),
     Step("monitoring.py", "Watching the gap", "--runs 20 --rows 200000"),
     Step("blind.py", "Blind dials", "--splits 3"),
+    Step("blind_peers.py", "Blind dials compared with other libraries", "--adult 2", peers=True),
+    Step("overlap.py", "Overlapping groups"),
     Step("brute_force.py", "The dial and brute force", "--cases 3000"),
     Step("parquet.py", "More rows than memory", "--repeats 1"),
     Step("stacks.py", "Ten settings in one stack", "--epochs 3 --rounds 2"),

@@ -222,7 +222,8 @@ def _require_eligible(kind: Criterion, counts: Counts, names: tuple[Hashable, ..
         if not demand.rate.fixed:
             continue  # a group of which nobody is selected isn't compared
         eligible = demand.parts(split, split)[1]
-        empty = [name for name, n in zip(names, eligible.tolist(), strict=True) if n == 0]
+        pairs = zip(demand.names(names), eligible.tolist(), strict=True)
+        empty = [name for name, n in pairs if n == 0]
         if empty:
             label = demand.rate.eligible
             what = "rows" if label is None else f"rows with label {label}"

@@ -42,6 +42,7 @@ DIAL = (
     "nested",
     "rising",
     "randomize",
+    "groups",
     "blind",
 )  # of methods with thresholds
 THRESHOLD_METHODS = "methods with thresholds"
@@ -155,8 +156,8 @@ class Method:
 
         Options that don't apply to the method raise an error. ``network`` holds further arguments
         of the network, if there is one; ``common`` are arguments that all estimators take, or all
-        with thresholds (``objective``, ``budget``, ``nested``, ``rising``, ``randomize``), or
-        FairBayes (``blind``).
+        with thresholds (``objective``, ``budget``, ``nested``, ``rising``, ``randomize``,
+        ``groups``), or FairBayes (``blind``).
 
         Examples
         --------

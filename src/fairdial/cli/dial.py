@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -162,10 +163,16 @@ def _group_table(point: Point, changes: list[Json], start: float) -> Table:
     frame = point.to_frame()
     head = ["group", *map(spell, frame), f"selected rows,\nchange from {start:g}"]
     lines = []
-    for (group, line), change in zip(frame.iterrows(), changes, strict=True):
+    balances = [change["balance"] for change in changes]
+    for grouping in point.criterion.groupings:
+        sums = dict.fromkeys(range(len(grouping.names)), 0)
+        for place, balance in zip(grouping.members, balances, strict=False):
+            sums[place] += balance
+        balances += sums.values()
+    for (group, line), balance in zip(frame.iterrows(), balances, strict=True):
         cells = [count(v) if name == "rows" else digits(v) for name, v in line.items()]
         if "threshold" in line:
-            cells[1] = f"{line['threshold']:+.4f}"
-        balance = change["balance"]
+            of_column = math.isnan(line["threshold"])  # which has one in each intersection
+            cells[1] = "" if of_column else f"{line['threshold']:+.4f}"
         lines.append([str(group), *cells, count(balance, "+") if balance else "0"])
     return table(head, lines)

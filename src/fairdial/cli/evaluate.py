@@ -160,6 +160,8 @@ def measure(
     the gap is that of the other groups (None if fewer than two are left). Weighted rows have no
     intervals.
     """
+    import pandas as pd
+
     from fairdial.cli.points import json_number, json_value
     from fairdial.core.certificates import rate_interval
     from fairdial.core.criteria import criterion
@@ -169,15 +171,25 @@ def measure(
 
     names = model.frontier_.groups
     kind, selected, cells = rows.count(criterion(model.criterion), len(names))
+    groupings = model.frontier_.criterion.groupings
+    kind = kind.compare(getattr(model, "groups", "intersection"), groupings)
     weighted = rows.weights is not None
     labels = rows.selected if rows.truth is None else rows.truth
-    frame = group_table(
-        labels,
-        rows.selected,
-        sensitive_features=rows.groups,
-        criterion=None if rows.truth is None else model.criterion,
-        sample_weight=rows.weights,
-    )
+    each = {"": rows.groups}
+    if groupings:
+        columns = [grouping.column for grouping in groupings]
+        each |= {f"{name}: ": rows.groups[name] for name in columns}
+    frames = [
+        group_table(
+            labels,
+            rows.selected,
+            sensitive_features=column,
+            criterion=None if rows.truth is None else model.criterion,
+            sample_weight=rows.weights,
+        ).rename(index=lambda name, head=head: f"{head}{name}" if head else name)
+        for head, column in each.items()
+    ]
+    frame = frames[0] if len(frames) == 1 else pd.concat(frames)
     if rows.truth is None:
         frame = frame[["rows", "selection_rate"]]
     chosen = frame["selection_rate"] * frame["rows"]
@@ -185,7 +197,9 @@ def measure(
     demands, interval = measure_demands(kind, selected, cells, None if weighted else level)
     fixed = [d for d in demands if d["eligible"] is not None]
     missing = [
-        name for a, name in enumerate(names) if any(demand["eligible"][a] == 0 for demand in fixed)
+        name
+        for a, name in enumerate(names)
+        if not groupings and any(demand["eligible"][a] == 0 for demand in fixed)
     ]
     known = len(names) - len(missing) > 1 or len(names) == 1
     found: Json = {

@@ -67,15 +67,18 @@ def points_at(frontier: Frontier, tolerances: Sequence[float]) -> list[Point]:
 def point_data(point: Point) -> Json:
     """Return an operating point for JSON."""
     selected = point.selected.sum(axis=0)
+    of_columns = [grouping.pool(selected) for grouping in point.criterion.groupings]
     groups = [
         {"group": json_value(name), "selected": json_number(count)}
         | {column: json_value(value) for column, value in line.items()}
         for (name, line), count in zip(
-            point.to_frame().to_dict("index").items(), selected, strict=True
+            point.to_frame().to_dict("index").items(),
+            [count for counts in (selected, *of_columns) for count in counts],
+            strict=True,
         )
     ]
     if point.lottery is not None:
-        for line, thresholds, shares in zip(groups, *point.lottery, strict=True):
+        for line, thresholds, shares in zip(groups, *point.lottery, strict=False):
             line["lottery"] = [
                 {"threshold": json_value(threshold), "probability": share}
                 for threshold, share in zip(thresholds.tolist(), shares.tolist(), strict=True)

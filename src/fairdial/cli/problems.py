@@ -165,7 +165,7 @@ def demands_data(point: Point) -> list[Json]:
 
 def demands_table(point: Point, most_groups: int = 4) -> Table:
     """Return a table of demands: gap, limit at the tolerance, and the groups' rates."""
-    few = len(point.groups) <= most_groups
+    few = len(point.groups) <= most_groups and not point.criterion.has_groupings
     names = [str(group) for group in point.groups] if few else ["lowest", "highest"]
     lines = []
     for line in demands_data(point):

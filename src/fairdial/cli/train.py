@@ -132,6 +132,13 @@ class MethodChoice(click.Choice):  # type: ignore[type-arg]  # generic from clic
     help="Correct biased scores first, with a linear map per group.",
 )
 @click.option(
+    "--groups",
+    "overlap",
+    type=click.Choice(("intersection", "marginal", "both")),
+    help="With several --sensitive columns, compare their intersections, the groups of each column "
+    "(marginal), or both. [default: intersection]",
+)
+@click.option(
     "--blind",
     is_flag=True,
     help="Decide without the group, which predict then doesn't need: training learns how likely "
@@ -167,6 +174,7 @@ def train(
     epochs: int | None,
     members: int | None,
     recalibrate: bool,
+    overlap: str | None,
     blind: bool,
     overwrite: bool,
     key_file: Path | None,
@@ -245,6 +253,7 @@ def train(
             min_count=min_count,
             **problem.parameters,
             **({"blind": True} if blind else {}),
+            **({} if overlap is None else {"groups": overlap}),
         )
         if chosen.needs_torch:  # imported here: torch aborts if it is interrupted meanwhile
             require_torch()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
+from dataclasses import replace
 from typing import Any
 
 from numpy.typing import ArrayLike
@@ -20,11 +21,12 @@ from fairdial._validation import (
 from fairdial.core.criteria import Given
 from fairdial.core.decide import count_rows
 from fairdial.core.frontier import Certificate, Frontier
+from fairdial.core.groupings import Overlap
 from fairdial.core.objectives import Objective
 from fairdial.core.price_points import ScoredRows, find_price_points
 from fairdial.core.prices import check_priceable
 from fairdial.core.problem import Problem, make_problem
-from fairdial.core.sweep import check_group_sizes, require_labels
+from fairdial.core.sweep import check_group_sizes, compare_groups, require_labels
 
 
 def sweep_blind(
@@ -37,6 +39,7 @@ def sweep_blind(
     objective: str | Objective = "accuracy",
     nested: bool | None = None,
     sample_weight: ArrayLike | None = None,
+    overlap: Overlap = "intersection",
     min_count: int = 30,
 ) -> Frontier:
     """Compute the frontier of decisions from probabilities of the groups.
@@ -64,6 +67,9 @@ def sweep_blind(
         rate that is always so.
     sample_weight : (n,) array-like, optional
         Weights of the rows. Whole numbers mean repeated rows.
+    overlap : {"intersection", "marginal", "both"}
+        What is compared if ``groups`` has several columns; see :func:`fairdial.sweep`. The
+        posterior is that of the intersections.
     min_count : int
         Minimum number of eligible rows per group.
 
@@ -96,6 +102,8 @@ def sweep_blind(
         check_same_length(scores, positive, ("logits", "y"))
     weights = check_weights(sample_weight, len(scores))
     problem = make_problem(criterion, objective, nested=nested)
+    compared = compare_groups(problem.criterion, overlap, "overlap", groups, codes, names)
+    problem = replace(problem, criterion=compared)
     return sweep_blind_encoded(
         scores, shares, codes, positive, problem, names, weights=weights, min_count=min_count
     )

@@ -410,10 +410,13 @@ class Certifier:
         eligible = self.criterion.eligible_counts(self.cells)
         least = self._least_gap(theorem)
         limiting = np.argsort(eligible, kind="stable")[:2]
-        if failure is not None:
+        grouping = None if failure is None else failure.demand.grouping
+        if failure is not None and grouping is None:
             limiting = np.array(sorted(failure.groups, key=lambda a: int(eligible[a])))
         place = int(limiting[0])
         group, rows, n_rows = self.groups[place], int(eligible[place]), self.n_rows
+        if grouping is not None:  # as small as its intersections
+            group = f"{grouping.column}: {grouping.names[grouping.members[place]]}"
         tied = theorem == 3 or least > 2.0 / max(float(eligible.min()), 1.0)
         room = tolerance - least if tied else tolerance
         power = 0.5 if theorem == 2 else 1.0

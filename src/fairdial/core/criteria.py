@@ -14,9 +14,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fairdial._arrays import Counts, Floats, Mask
+from fairdial._arrays import Counts, Floats, Indices, Mask
 from fairdial._validation import closest_name, did_you_mean
 from fairdial.core.demands import RATIO, Demand, exact, maximum, minimum
+from fairdial.core.groupings import Grouping, Overlap
 from fairdial.core.rates import (
     ACCURACY,
     FALSE_NEGATIVE,
@@ -80,7 +81,7 @@ class Criterion:
         """Whether it limits the difference of one rate with a link: the threshold path applies."""
         first = self.demands[0]
         plain = first.spread == "difference" and first.scale == 1 and first.rate.has_link
-        everywhere = first.where is None and first.strata is None
+        everywhere = first.where is None and first.strata is None and first.grouping is None
         return len(self.demands) == 1 and plain and everywhere
 
     @property
@@ -110,6 +111,35 @@ class Criterion:
         """Whether a demand has a condition that must still be applied to rows."""
         return any(demand.where is not None for demand in self.demands)
 
+    @property
+    def has_groupings(self) -> bool:
+        """Whether a demand compares the groups of one column among several."""
+        return any(demand.grouping is not None for demand in self.demands)
+
+    @property
+    def groupings(self) -> tuple[Grouping, ...]:
+        """The columns whose groups are compared, each once."""
+        return tuple(dict.fromkeys(d.grouping for d in self.demands if d.grouping is not None))
+
+    def compare(self, overlap: Overlap, groupings: Sequence[Grouping]) -> Criterion:
+        """Return the criterion of marginal groups, of intersections, or of both."""
+        if overlap == "intersection" or not groupings:
+            return self
+        demands = [replace(d, grouping=one) for one in groupings for d in self.demands]
+        if overlap == "both":
+            demands += self.demands
+        return replace(self, demands=tuple(demands))
+
+    def places(self, n_groups: int) -> Indices:
+        """Return where each demand's rate of each intersection is in :meth:`rates_of`, (J K,)."""
+        own, width = tuple(range(n_groups)), self.width(n_groups)
+        members = [own if d.grouping is None else d.grouping.members for d in self.demands]
+        return np.concatenate([j * width + np.array(p) for j, p in enumerate(members)])
+
+    def width(self, n_groups: int) -> int:
+        """Return the largest number of groups that a demand compares."""
+        return max(len(demand.names(range(n_groups))) for demand in self.demands)
+
     def split(self, counts: Counts) -> Counts:
         """Return counts by stratum and label, (..., S, L, K), from those by kind, (..., C, K)."""
         n_kinds, n_groups = counts.shape[-2:]
@@ -123,25 +153,29 @@ class Criterion:
     def eligible_counts(self, counts: Counts) -> Counts:
         """Return the eligible rows, (..., K), from those by kind, (..., C, K).
 
-        With several demands, it is the smallest of their numbers in each group.
+        With several demands, it is the smallest of their numbers in each group. A demand on the
+        groups of one column has as many for an intersection as for the group it is a part of.
         """
         parts = self.split(counts)
-        eligible = [
-            replace(demand, rate=ALL).parts(parts, parts)[1]
-            if not demand.rate.fixed
-            else demand.parts(parts, parts)[1]
-            for demand in self.demands
-        ]
+        eligible = []
+        for demand in self.demands:
+            fixed = demand if demand.rate.fixed else replace(demand, rate=ALL)
+            rows = fixed.parts(parts, parts)[1]
+            eligible.append(rows if demand.grouping is None else demand.grouping.spread(rows))
         return np.asarray(np.minimum.reduce(eligible))
 
     def rates_of(self, selected: Counts, counts: Counts) -> Floats:
         """Return the groups' rates from selected and all rows by kind, both (..., C, K).
 
-        They are (..., K) with one demand, and (..., J, K) with several.
+        They are (..., K) with one demand, and (..., J, K) with several. Where demands compare
+        groups of different columns, missing places are NaN.
         """
         selected, counts = self.split(selected), self.split(counts)
         with np.errstate(invalid="ignore", divide="ignore"):
             rates = [np.divide(*demand.parts(selected, counts)) for demand in self.demands]
+        if self.has_groupings:
+            width = max(rate.shape[-1] for rate in rates)
+            rates = [_widen(rate, width) for rate in rates]
         return np.asarray(rates[0] if len(rates) == 1 else np.stack(rates, axis=-2))
 
     def gaps_of(self, selected: Counts, counts: Counts) -> Floats:
@@ -172,6 +206,12 @@ class Criterion:
 
     def __str__(self) -> str:
         return self.name
+
+
+def _widen(rates: Floats, width: int) -> Floats:
+    """Return rates with NaN behind them, (..., width)."""
+    missing = np.full((*rates.shape[:-1], width - rates.shape[-1]), np.nan)
+    return np.concatenate((rates, missing), axis=-1)
 
 
 ALL = Rate("all_rows")

@@ -6,7 +6,7 @@ maximum. A criterion is a set of demands (``criteria.py``).
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, Literal
@@ -15,6 +15,7 @@ import numpy as np
 
 from fairdial._arrays import Counts, Floats
 from fairdial._validation import did_you_mean
+from fairdial.core.groupings import Grouping
 from fairdial.core.rates import RATES, Rate
 from fairdial.errors import InvalidInputError
 
@@ -78,6 +79,9 @@ class Demand:
         Strata whose rows are eligible, once the condition has been applied to rows.
     within : str
         Name of these rows.
+    grouping : Grouping, optional
+        With several sensitive columns, the column whose groups are compared in place of the
+        intersections of all columns.
 
     Examples
     --------
@@ -93,6 +97,7 @@ class Demand:
     where: Condition | None = None
     strata: tuple[int, ...] | None = None
     within: str = ""
+    grouping: Grouping | None = None
 
     def __post_init__(self) -> None:
         if self.spread not in SPREADS:
@@ -114,7 +119,8 @@ class Demand:
         if sign is None:
             sign = f"{'>=' if self.spread == 'minimum' else '<='}{self.level!r}"
         where = f" in {self.within}" if self.within else ""
-        return f"{self.rate.name}{sign}{where}"
+        by = f" by {self.grouping.column}" if self.grouping else ""
+        return f"{self.rate.name}{sign}{where}{by}"
 
     @property
     def is_certifiable(self) -> bool:
@@ -133,10 +139,20 @@ class Demand:
         return bounds[self.spread]
 
     def parts(self, selected: Counts, counts: Counts) -> tuple[Counts, Counts]:
-        """Return numerator and denominator of the rates, (..., K), from rows (..., S, L, K)."""
+        """Return numerator and denominator of the rates, from rows (..., S, L, K).
+
+        They are (..., K), or (..., G) for the G groups of a grouping.
+        """
         chosen = slice(None) if self.strata is None else list(self.strata)
         summed = (array[..., chosen, :, :].sum(axis=-3) for array in (selected, counts))
-        return self.rate.parts(*summed)
+        parts = self.rate.parts(*summed)
+        if self.grouping is None:
+            return parts
+        return self.grouping.pool(parts[0]), self.grouping.pool(parts[1])
+
+    def names(self, groups: Sequence[Hashable]) -> Sequence[Hashable]:
+        """Return the names of the groups that are compared, given those of all groups."""
+        return groups if self.grouping is None else self.grouping.names
 
     def gap_of(self, selected: Counts, counts: Counts) -> Floats:
         """Return how much is demanded of the tolerance, (...), from rows (..., S, L, K).

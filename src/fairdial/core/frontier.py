@@ -47,6 +47,7 @@ from fairdial.core.lottery import hash_uniform
 from fairdial.core.nested import NestedPoints
 from fairdial.core.objectives import Objective
 from fairdial.core.operating_points import OperatingPoints, PointTable
+from fairdial.core.overlap import OverlapPoints
 from fairdial.core.pareto import pareto
 from fairdial.core.point import Point, Points, number_of_rows
 from fairdial.core.price_points import PricePoints
@@ -92,6 +93,17 @@ def refuse_prices(frontier: Frontier, what: str) -> None:
             f"decide by group thresholds to be {what}",
             given="a blind one, which decides by prices",
             hint="Decide with predict.",
+        )
+
+
+def refuse_groupings(frontier: Frontier, what: str) -> None:
+    """Raise if groups of single columns are compared, which can't be ``what``: "served", ..."""
+    if frontier.criterion.has_groupings:
+        raise InvalidInputError(
+            "model",
+            f"compare intersections alone to be {what}",
+            given="one that compares the groups of single columns",
+            hint="Calibrate with groups='intersection'.",
         )
 
 
@@ -386,6 +398,8 @@ class Frontier:
             reason = f"The family has {len(self)} models."
         elif tolerance[worst] in self.points.unproved:
             reason = "The search for a smaller one was stopped early."
+        elif isinstance(self.points, OverlapPoints):
+            reason = "No thresholds of intersections with a smaller one were found."
         elif isinstance(self.points, SearchedPoints):
             reason = "No group thresholds have a smaller one."
             if self.problem.rising:

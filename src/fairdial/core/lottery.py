@@ -26,7 +26,6 @@ SLACK = 1e-9  # a limit that is exceeded by less is met
 NEGLIGIBLE = 1e-11  # probabilities that are dropped
 SEEDS = 9  # ranks of each group to start with
 MAX_ROUNDS = 1000
-EVERY_GROUP = -1
 SOLVER = {"primal_feasibility_tolerance": 1e-10, "dual_feasibility_tolerance": 1e-10}
 
 
@@ -182,7 +181,7 @@ def _lottery(values: Sequence[Floats], found: _Mixture, scale: float) -> Lottery
 
 
 class _Constraint(NamedTuple):
-    """``sign * (expected measure in the group) + factor * level <= right``.
+    """``sign * (expected measure in the groups) + factor * level <= right``.
 
     The level is a free variable, one per measure: the lowest rate if a difference is limited, the
     highest if a ratio is.
@@ -190,7 +189,7 @@ class _Constraint(NamedTuple):
 
     sign: float
     measure: int
-    group: int
+    groups: tuple[int, ...]
     factor: float
     right: float
 
@@ -203,15 +202,18 @@ def _constraints(
     constraints: list[_Constraint] = []
     for j, limit in enumerate(limits):
         edge = float(limit.bound)
-        compared = [a for a, den in enumerate(limit.denominator) if np.max(den) > 0]
-        if limit.spread in ("difference", "ratio") and len(compared) < 2:
+        unions = _unions(limit)
+        if limit.spread in ("difference", "ratio") and len(unions) < 2:
             continue
-        for a in compared:
-            numerator, denominator = limit.numerator[a], limit.denominator[a]
-            largest = np.max(denominator)
+        for union in unions:
+            largest = sum(np.max(limit.denominator[a]) for a in union)
             right = edge
-            measures[a][j] = numerator / largest
-            if np.min(denominator) < largest:  # n / d >= edge means that n - edge * d >= 0
+            for a in union:
+                measures[a][j] = limit.numerator[a] / largest
+            a, denominator = union[0], limit.denominator[union[0]]
+            if (
+                len(union) == 1 and np.min(denominator) < largest
+            ):  # n / d >= edge means that n - edge * d >= 0
                 if limit.spread in ("difference", "ratio"):
                     raise ValueError(
                         f"the {limit.spread} of a rate given the decision isn't linear"
@@ -219,21 +221,35 @@ def _constraints(
                 measures[a][j] -= edge * (denominator / largest)
                 right = 0.0
             constraints += {
-                "difference": [_Constraint(1, j, a, -1, edge), _Constraint(-1, j, a, 1, 0)],
-                "ratio": [_Constraint(1, j, a, -1, 0), _Constraint(-1, j, a, edge, 0)],
-                "minimum": [_Constraint(-1, j, a, 0, -right)],
-                "maximum": [_Constraint(1, j, a, 0, right)],
+                "difference": [
+                    _Constraint(1, j, union, -1, edge),
+                    _Constraint(-1, j, union, 1, 0),
+                ],
+                "ratio": [_Constraint(1, j, union, -1, 0), _Constraint(-1, j, union, edge, 0)],
+                "minimum": [_Constraint(-1, j, union, 0, -right)],
+                "maximum": [_Constraint(1, j, union, 0, right)],
             }[limit.spread]
     if total is not None:
         rows = sum(float(selected[-1]) for selected in total.selected) or 1.0
         for measure, selected in zip(measures, total.selected, strict=True):
             measure[-1] = selected / rows
         most, least = float(total.most) / rows, float(total.least) / rows
+        everybody = tuple(range(len(values)))
         constraints += [
-            _Constraint(1, len(limits), EVERY_GROUP, 0, most),
-            _Constraint(-1, len(limits), EVERY_GROUP, 0, -least),
+            _Constraint(1, len(limits), everybody, 0, most),
+            _Constraint(-1, len(limits), everybody, 0, -least),
         ]
     return measures, constraints
+
+
+def _unions(limit: Limit) -> list[tuple[int, ...]]:
+    """Return what a limit compares: groups, or unions of groups, that have rows."""
+    known = [a for a, denominator in enumerate(limit.denominator) if np.max(denominator) > 0]
+    if limit.members is None:
+        return [(a,) for a in known]
+    places = range(1 + max(limit.members))
+    found = [tuple(a for a in known if limit.members[a] == place) for place in places]
+    return [union for union in found if union]
 
 
 class _Program:
@@ -263,8 +279,9 @@ class _Program:
         self.measure = np.array([one.measure for one in constraints], np.intp)
         self.factor = np.array([float(one.factor) for one in constraints])
         self.right = np.array([float(one.right) for one in constraints])
-        group = np.array([one.group for one in constraints], np.intp)
-        self.applies = [(group == a) | (group == EVERY_GROUP) for a in range(len(values))]
+        self.applies = [
+            np.array([a in one.groups for one in constraints], np.bool_) for a in range(len(values))
+        ]
 
     def soften(self) -> _Program:
         """Return the program that comes as close to the constraints as possible."""

@@ -204,7 +204,8 @@ def _eligible(criterion: Criterion, counts: Counts) -> Counts:
     found = []
     for demand in criterion.demands:
         kind = demand if demand.rate.fixed else replace(demand, rate=ALL)
-        found.append(kind.parts(split, split)[1])
+        rows = kind.parts(split, split)[1]
+        found.append(rows if demand.grouping is None else demand.grouping.spread(rows))
     return np.stack(found)
 
 

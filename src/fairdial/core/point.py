@@ -259,9 +259,11 @@ class Point:
     def worst(self) -> tuple[Hashable, Hashable]:
         """The groups with the lowest and the highest rate, of the demand with the largest gap."""
         gaps = self.criterion.gaps_of(self.selected_cells, self.cells)
-        rates = self.rates.reshape(len(gaps), -1)[int(np.argmax(gaps))]
+        demand = self.criterion.demands[int(np.argmax(gaps))]
+        groups = demand.names(self.groups)
+        rates = self.rates.reshape(len(gaps), -1)[int(np.argmax(gaps))][: len(groups)]
         rates = np.where(np.isnan(rates), np.nanmean(rates) if (rates == rates).any() else 0, rates)
-        return self.groups[int(np.argmin(rates))], self.groups[int(np.argmax(rates))]
+        return groups[int(np.argmin(rates))], groups[int(np.argmax(rates))]
 
     def thresholds_of(self, codes: Codes, draws: Floats | None = None) -> Floats:
         """Return the threshold of each row, (n,), from its group code and its draw in [0, 1).
@@ -277,22 +279,21 @@ class Point:
     def to_frame(self) -> pd.DataFrame:
         """Return one line per group: rows, threshold (unless a family), rates, accuracy.
 
-        With more than two classes there is one line per class and group.
+        With more than two classes there is one line per class and group. If groups of single
+        columns are compared, they follow, as "sex: female".
         """
         import pandas as pd
 
         if self.classes is not None:
             return self._class_frame()
-        totals = self.counts.sum(axis=0)
-        columns: dict[str, Any] = {"rows": totals}
-        if self.has_thresholds:
-            columns["threshold"] = self.thresholds
-        columns["selection_rate"] = self.selection_rate
-        if len(self.counts) == 2:
-            columns["true_positive_rate"] = self.true_positive_rate
-            columns["false_positive_rate"] = self.false_positive_rate
-            columns["accuracy"] = group_accuracy(self.selected, self.counts)
-        return pd.DataFrame(columns, index=pd.Index(list(self.groups), name="group"))
+        thresholds = self.thresholds if self.has_thresholds else None
+        frames = [_group_lines(self.selected, self.counts, list(self.groups), thresholds)]
+        for grouping in self.criterion.groupings:
+            pooled = grouping.pool(self.selected), grouping.pool(self.counts)
+            names = [f"{grouping.column}: {name}" for name in grouping.names]
+            missing = None if thresholds is None else np.full(len(names), np.nan)
+            frames.append(_group_lines(*pooled, names, missing))
+        return frames[0] if len(frames) == 1 else pd.concat(frames)
 
     def _class_frame(self) -> pd.DataFrame:
         """Return one line per class and group: rows of the class, decisions for it, and rates."""
@@ -521,3 +522,22 @@ class Points(Sequence[Point]):
                         share = self.selected[:, label, a] / np.float64(self.counts[label, a])
                         columns[f"{name}[{group}]"] = share
         return pd.DataFrame(columns)
+
+
+def _group_lines(
+    selected: Counts, counts: Counts, names: Sequence[Hashable], thresholds: Floats | None
+) -> pd.DataFrame:
+    """Return one line per group from selected and all rows by label and group, (L, K)."""
+    import pandas as pd
+
+    totals = counts.sum(axis=0)
+    columns: dict[str, Any] = {"rows": totals}
+    if thresholds is not None:
+        columns["threshold"] = thresholds
+    columns["selection_rate"] = np.asarray(selected.sum(axis=0) / totals, np.float64)
+    if len(counts) == 2:
+        with np.errstate(invalid="ignore"):
+            columns["true_positive_rate"] = np.asarray(selected[1] / counts[1], np.float64)
+            columns["false_positive_rate"] = np.asarray(selected[0] / counts[0], np.float64)
+        columns["accuracy"] = group_accuracy(selected, counts)
+    return pd.DataFrame(columns, index=pd.Index(list(names), name="group"))

@@ -189,7 +189,18 @@ def find_knots(
     if len(pricing.utility) > SOLVED_ROWS:
         chosen = np.random.default_rng(0).permutation(len(pricing.utility))[:SOLVED_ROWS]
         sample = pricing.take(np.sort(chosen))
-    knots = solve_knots(sample, count, criterion, cells, gap)
+    if criterion.has_groupings:
+        places = criterion.places(cells.shape[1])
+        pooled = solve_knots(
+            sample.pool(places, criterion.width(cells.shape[1])),
+            lambda prices: count(prices[places]),
+            criterion,
+            cells,
+            gap,
+        )
+        knots = [prices[places] for prices in pooled]
+    else:
+        knots = solve_knots(sample, count, criterion, cells, gap)
     return [knots[0], knots[-1]] if single else knots
 
 

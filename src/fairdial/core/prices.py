@@ -29,6 +29,8 @@ from fairdial.core.problem import Problem
 from fairdial.core.rates import Rate
 from fairdial.errors import InvalidInputError
 
+TINY = float(np.finfo(np.float64).tiny)
+
 
 class Gains(NamedTuple):
     """Utility of selecting a positive row, and cost of selecting a negative one; at most 1."""
@@ -37,7 +39,10 @@ class Gains(NamedTuple):
     negative: float
 
 
-def check_priceable(problem: Problem) -> None:
+UNKNOWN = "groups are unknown when deciding"
+
+
+def check_priceable(problem: Problem, when: str = UNKNOWN) -> None:
     """Raise if prices can't solve a problem: they take linear rates and objectives only."""
     for demand in problem.criterion.demands:
         plain = demand.strata is None and demand.where is None
@@ -45,9 +50,9 @@ def check_priceable(problem: Problem) -> None:
             raise InvalidInputError(
                 "criterion",
                 "limit differences of rates over all rows or rows with one label, without "
-                "conditions, if groups are unknown when deciding",
+                f"conditions, if {when}",
                 given=demand.name,
-                hint="Decisions that see the group take any criterion.",
+                hint="Decisions that see the group take any criterion." if when == UNKNOWN else "",
             )
     refused = {
         "objective": problem.objective.name in ("f1", "utility") and problem.objective.name,
@@ -60,7 +65,7 @@ def check_priceable(problem: Problem) -> None:
         if given is not False:
             raise InvalidInputError(
                 name,
-                "be left at its default if groups are unknown when deciding"
+                f"be left at its default if {when}"
                 + (", or be accuracy, balanced accuracy or costs" if name == "objective" else ""),
                 given=given,
             )
@@ -192,10 +197,25 @@ class Pricing(Dual):
             utilities(probability, gains),
             np.asfortranarray(np.stack(loads, axis=1)),
             np.array(start),
-            np.maximum(shares, np.finfo(np.float64).tiny),
+            np.maximum(shares, TINY),
             each,
             np.repeat([float(d.scale) for d in criterion.demands], posterior.shape[1]),
             len(criterion.demands),
+        )
+
+    def pool(self, places: Indices, width: int) -> Pricing:
+        """Return the program with ``width`` rates for each demand; ``places`` of rates."""
+        size = width * self.n_demands
+        loads = np.zeros((len(self.utility), size), order="F")
+        for column, place in zip(self.loads.T, places.tolist(), strict=True):
+            loads[:, place] += column
+        widths = self.widths.reshape(self.n_demands, -1)[:, :1]
+        return replace(
+            self,
+            loads=loads,
+            start=np.asarray(np.bincount(places, self.start, size), np.float64),
+            shares=np.maximum(np.bincount(places, self.shares, size), TINY),
+            widths=np.repeat(widths, width, axis=1).ravel(),
         )
 
     def take(self, rows: Indices) -> Pricing:

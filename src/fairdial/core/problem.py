@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from fractions import Fraction
 from typing import Any, Literal
 
@@ -12,6 +12,7 @@ from fairdial._validation import check_choice
 from fairdial.core.criteria import Criterion, Given, name_to_save
 from fairdial.core.criteria import criterion as find_criterion
 from fairdial.core.demands import Demand, exact, find_rate
+from fairdial.core.groupings import Grouping
 from fairdial.core.objectives import ACCURACY, Costs, Objective
 from fairdial.core.objectives import objective as find_objective
 from fairdial.core.rates import RATES
@@ -242,7 +243,10 @@ def _is_own(criterion: Criterion) -> bool:
         find_criterion(criterion.name)
     except InvalidInputError:
         return True
-    return any(d.strata is not None or d.where is not None for d in criterion.demands)
+    return any(
+        d.strata is not None or d.where is not None or d.grouping is not None
+        for d in criterion.demands
+    )
 
 
 def demand_to_json(demand: Demand) -> dict[str, Any]:
@@ -256,6 +260,8 @@ def demand_to_json(demand: Demand) -> dict[str, Any]:
     item: dict[str, Any] = {"rate": demand.rate.name, "spread": demand.spread}
     item |= {"scale": str(demand.scale), "level": demand.level}
     item |= {"strata": demand.strata, "within": demand.within}
+    if demand.grouping is not None:
+        item["grouping"] = asdict(demand.grouping)
     if demand.where is None:
         return item
     if not isinstance(demand.where, str):
@@ -294,4 +300,13 @@ def demand_from_json(item: dict[str, Any], n_strata: int = 1) -> Demand:
     if where is not None and not isinstance(where, str):
         raise ValueError("a condition is the name of a column")
     rate, scale, level = find_rate(item["rate"]), Fraction(item["scale"]), float(item["level"])
-    return Demand(rate, item["spread"], scale, level, where, strata, str(item["within"]))
+    found = Demand(rate, item["spread"], scale, level, where, strata, str(item["within"]))
+    given = item.get("grouping")
+    return found if given is None else replace(found, grouping=_grouping_from_json(given))
+
+
+def _grouping_from_json(item: dict[str, Any]) -> Grouping:
+    names, members = tuple(map(str, item["names"])), tuple(map(int, item["members"]))
+    if set(members) != set(range(len(names))):
+        raise ValueError("groups of a column don't match the intersections")
+    return Grouping(str(item["column"]), names, members)

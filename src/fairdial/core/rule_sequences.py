@@ -21,6 +21,7 @@ from fairdial.core.fixed_sequence import Rules
 from fairdial.core.group_scores import GroupScores, total_counts
 from fairdial.core.nested import NestedPoints, nest
 from fairdial.core.operating_points import OperatingPoints
+from fairdial.core.overlap import search_points
 from fairdial.core.problem import Problem
 from fairdial.core.searched import SearchedPoints
 from fairdial.core.threshold_path import ThresholdPath
@@ -212,7 +213,7 @@ class SplitRules:
         for caution in CAUTION:
             problem = self._tighten(caution, total_counts(part))
             try:
-                searched = SearchedPoints(part, problem, self._dtype, n_labels, self._names)
+                searched = search_points(part, problem, self._dtype, n_labels, self._names)
             except InvalidInputError:  # no thresholds meet the tightened demands
                 continue
             return nest(searched) if problem.nested else searched

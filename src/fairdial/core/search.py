@@ -54,12 +54,16 @@ class Limit:
     bound : Fraction
         The limit: ``max - min <= bound``, ``min >= bound * max``, ``min >= bound`` or
         ``max <= bound``.
+    members : tuple of int, optional
+        Compare unions of groups, and not the groups: the place of each group's union. Denominators
+        must be numbers. Only lotteries take such limits.
     """
 
     numerator: tuple[Array, ...]
     denominator: tuple[Array, ...]
     spread: Spread
     bound: Fraction
+    members: tuple[int, ...] | None = None
 
 
 class UndecidedError(Exception):

@@ -8,6 +8,7 @@ for, from the same sorted scores.
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence, Set
+from dataclasses import replace
 from fractions import Fraction
 from functools import cached_property
 from math import ceil, floor
@@ -16,7 +17,7 @@ import numpy as np
 
 from fairdial._arrays import Counts, Dtype, Floats, Indices, Mask
 from fairdial.core.criteria import Criterion
-from fairdial.core.demands import SPREADS, exact, reach
+from fairdial.core.demands import SPREADS, Demand, exact, reach
 from fairdial.core.group_scores import GroupScores, place_thresholds, total_counts
 from fairdial.core.lottery import Lottery, solve_lottery
 from fairdial.core.objectives import Terms, evaluate, true_and_false
@@ -72,6 +73,17 @@ class SearchedPoints(OperatingPoints):
         """The criterion."""
         return self.problem.criterion
 
+    @cached_property
+    def demands(self) -> tuple[Demand, ...]:
+        """The demands that are searched for, which imply all others.
+
+        A rate of a group of one column is a mean of those of its intersections. So it needs no
+        limit of its own if they have the same one.
+        """
+        demands = self.problem.criterion.demands
+        whole = [demand for demand in demands if demand.grouping is None]
+        return tuple(d for d in demands if replace(d, grouping=None) not in whole) + tuple(whole)
+
     @property
     def unproved(self) -> Set[float]:
         """Tolerances whose search was stopped: better thresholds may exist.
@@ -116,9 +128,9 @@ class SearchedPoints(OperatingPoints):
         """Numerators and denominators of each demand's rate, by group and rank."""
         criterion = self.problem.criterion
         parts = []
-        for demand in criterion.demands:
+        for demand in self.demands:
             pairs = [
-                demand.parts(
+                replace(demand, grouping=None).parts(
                     criterion.split(scores.selected[:, : scores.last_rank + 1]),
                     criterion.split(total[:, None]),
                 )
@@ -129,15 +141,21 @@ class SearchedPoints(OperatingPoints):
 
     def _bounds(self, tolerance: float | None) -> list[Fraction]:
         """Return the demands' bounds at a tolerance; None: bounds that always hold."""
-        demands = self.problem.criterion.demands
+        demands = self.demands
         if tolerance is None:
             return [VACUOUS[demand.spread] for demand in demands]
         return [demand.bound(reach(tolerance)) for demand in demands]
 
     def _limits(self, tolerance: float | None = None) -> list[Limit]:
-        demands, bounds = self.problem.criterion.demands, self._bounds(tolerance)
+        demands, bounds = self.demands, self._bounds(tolerance)
         return [
-            Limit(tuple(over), tuple(under), demand.spread, bound)
+            Limit(
+                tuple(over),
+                tuple(under),
+                demand.spread,
+                bound,
+                None if demand.grouping is None else demand.grouping.members,
+            )
             for demand, bound, (over, under) in zip(demands, bounds, self._rates, strict=True)
         ]
 
@@ -273,7 +291,7 @@ class SearchedPoints(OperatingPoints):
     @property
     def _loosest(self) -> float:
         """A tolerance at which only demands with scale 0 limit anything."""
-        scales = [demand.scale for demand in self.criterion.demands if demand.scale]
+        scales = [demand.scale for demand in self.demands if demand.scale]
         return float(max([1, *(ceil(1 / scale) for scale in scales)]))
 
     @cached_property
@@ -320,7 +338,7 @@ class SearchedPoints(OperatingPoints):
 
     def _group_bounds(self) -> tuple[list[Mask], list[Mask]]:
         """Return, for each group, which ranks meet all minimum rates and all maximum rates."""
-        demands = self.problem.criterion.demands
+        demands = self.demands
         masks: dict[str, list[Mask]] = {"minimum": [], "maximum": []}
         for spread, groups in masks.items():
             for a, scores in enumerate(self.group_scores):
@@ -364,11 +382,18 @@ class SearchedPoints(OperatingPoints):
 
     def thresholds(self, ranks: Indices) -> Floats:
         """Return thresholds that select these ranks, (s, K), between scores if possible."""
+        return self.place(ranks, self._targets(ranks))
+
+    def _targets(self, ranks: Indices) -> Floats:
+        """Return what thresholds are, if they select these ranks: those without demands."""
         by_label = self.cells.reshape(-1, self.n_labels, len(self.group_scores)).sum(axis=(0, 2))
         natural = (
             self.problem.objective.threshold(*by_label.tolist()) if self.n_labels == 2 else 0.0
         )
-        targets = np.full(ranks.shape, np.nan if natural is None else natural)
+        return np.full(ranks.shape, np.nan if natural is None else natural)
+
+    def place(self, ranks: Indices, targets: Floats) -> Floats:
+        """Return the thresholds closest to targets, (s, K), that select these ranks."""
         above, below = np.empty(ranks.shape), np.empty(ranks.shape)
         for a, scores in enumerate(self.group_scores):
             above[:, a], below[:, a] = (
@@ -456,7 +481,7 @@ class SearchedPoints(OperatingPoints):
             return None
         if budget is not None and budget.exact:
             return None
-        if not all(demand.rate.fixed for demand in self.problem.criterion.demands):
+        if not all(demand.rate.fixed for demand in self.demands):
             return None
         constant = 0.0 if self.problem.objective.name == "utility" else self._terms.constant
         found = self.lottery(tolerance)

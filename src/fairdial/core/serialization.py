@@ -20,6 +20,7 @@ from fairdial.core.criteria import Criterion
 from fairdial.core.group_scores import GroupScores, total_counts
 from fairdial.core.nested import NestedPoints
 from fairdial.core.operating_points import ModelFamily, OperatingPoints, PointTable
+from fairdial.core.overlap import OverlapPoints, search_points
 from fairdial.core.price_points import PricePoints, PriceRules
 from fairdial.core.prices import Gains, check_priceable
 from fairdial.core.problem import Problem, problem_from_dict, problem_to_dict
@@ -28,7 +29,7 @@ from fairdial.core.searched import SearchedPoints
 from fairdial.core.threshold_path import ThresholdPath
 from fairdial.errors import InvalidInputError
 
-FORMAT = 2
+FORMAT = 3  # 3: groups of single columns
 Certificate = Literal["declared", "simultaneous", "finite", "weighted", "none"]
 Names = tuple[Hashable, ...]
 Parts = tuple[OperatingPoints, Problem, Names, Counts, Certificate, Guide | None, Names | None]
@@ -49,9 +50,10 @@ def write_frontier(
     """Return the parts of a frontier as JSON; version 1 is enough for what version 0.2 knew."""
     described = problem_to_dict(problem)
     known = len(described) == 1 and problem.criterion.is_simple and cells.dtype.kind == "i"
+    version = 1 if known and certificate != "weighted" else 2
     data = {
         "format": "fairdial.frontier",
-        "version": 1 if known and certificate != "weighted" else FORMAT,
+        "version": FORMAT if problem.criterion.has_groupings else version,
         **described,
         "groups": [json_name(group) for group in groups],
         "rows": cells.tolist(),
@@ -97,6 +99,9 @@ def frontier_parts(data: dict[str, Any]) -> Parts:
         raise ValueError("rows must be by kind and group")
     if problem.needs_labels and n_labels == 1:
         raise ValueError(f"{kind.name} needs labels")
+    for grouping in filter(None, (demand.grouping for demand in kind.demands)):
+        if len(grouping.members) != len(groups):
+            raise ValueError("groups of a column don't match the intersections")
     classes = None if data.get("classes") is None else tuple(data["classes"])
     if classes is not None and (len(classes) != kind.n_strata or "prices" not in data):
         raise ValueError("classes don't match the criterion")
@@ -169,7 +174,10 @@ def points_to_dict(points: OperatingPoints) -> dict[str, Any]:
             if scores.gain is not None:
                 item["gain"] = scores.gain.tolist()
             group_scores.append(item)
-        return {"dtype": points.dtype.name, "ladders": group_scores}
+        found: dict[str, Any] = {"dtype": points.dtype.name, "ladders": group_scores}
+        if isinstance(points, OverlapPoints):
+            found["kept"] = [_numbers(line) for line in points.kept_thresholds]
+        return found
     if isinstance(points, PricePoints):
         return {"prices": {k: column.tolist() for k, column in price_columns(points).items()}}
     if points.n_declared is not None:
@@ -288,7 +296,9 @@ def points_from_dict(
         if problem.objective.name == "utility" and any(s.gain is None for s in group_scores):
             raise ValueError("utilities are missing")
         n_labels = len(cells) // criterion.n_strata
-        searched = SearchedPoints(group_scores, problem, DTYPES[data["dtype"]], n_labels)
+        searched = search_points(group_scores, problem, DTYPES[data["dtype"]], n_labels)
+        if isinstance(searched, OverlapPoints):
+            searched = searched.keeping(_read_kept(data["kept"], len(group_scores)))
         if not problem.nested:
             return searched
         table, lost = _read_table(data["states"], cells), np.array(data["states"]["lost"])
@@ -307,6 +317,13 @@ def points_from_dict(
 def _numbers(values: Floats) -> list[float | str]:
     """Return numbers, the infinite ones as text that float() reads."""
     return [value if np.isfinite(value) else str(value) for value in values.tolist()]
+
+
+def _read_kept(data: Any, n_groups: int) -> Floats:
+    kept = np.array(data, np.float64)
+    if not len(kept) or kept.shape != (len(kept), n_groups) or np.isnan(kept).any():
+        raise ValueError("thresholds of intersections are missing, or don't match the groups")
+    return kept
 
 
 def _read_scores(item: dict[str, Any]) -> GroupScores:

@@ -27,12 +27,13 @@ from fairdial.core.criteria import criterion as find_criterion
 from fairdial.core.decide import count_rows, count_selected
 from fairdial.core.frontier import Certificate, Frontier
 from fairdial.core.group_scores import GroupScores, sort_scores, total_counts
+from fairdial.core.groupings import Overlap, check_overlap, find_groupings
 from fairdial.core.histograms import BITS, Histogram, refine
 from fairdial.core.nested import nest
 from fairdial.core.objectives import Objective
 from fairdial.core.operating_points import ModelFamily, OperatingPoints
+from fairdial.core.overlap import search_points
 from fairdial.core.problem import Budget, Problem, make_problem
-from fairdial.core.searched import SearchedPoints
 from fairdial.core.strata import find_strata
 from fairdial.core.threshold_path import ThresholdPath
 from fairdial.errors import FairdialWarning, InvalidInputError, SmallGroupError, warn
@@ -58,6 +59,7 @@ def sweep(
     sample_weight: ArrayLike | None = None,
     control_features: Any = None,
     tolerances: ArrayLike | None = None,
+    overlap: Overlap = "intersection",
     min_count: int = 30,
 ) -> Frontier:
     """Compute the exact frontier of scored rows from one sort.
@@ -102,8 +104,12 @@ def sweep(
         and for other criteria, thresholds are at bin edges: within the tolerance, with exact gap
         and accuracy, but up to a bin (2^-9) from the best; and ``confidence=`` is always
         simultaneous.
+    overlap : {"intersection", "marginal", "both"}
+        What is compared if ``groups`` has several columns: the intersections, the groups of each
+        column, or all of them. Thresholds are those of intersections in any case. "marginal" and
+        "both" are for differences of rates.
     min_count : int
-        Minimum number of eligible rows per group.
+        Minimum number of eligible rows per group that is compared.
 
     Returns
     -------
@@ -154,6 +160,7 @@ def sweep(
         criterion, objective, budget, nested, rising, randomize, value, n_rows=n_rows
     )
     resolved, strata = find_strata(problem.criterion, control_features, len(scores))
+    resolved = compare_groups(resolved, overlap, "overlap", groups, codes, names)
     return sweep_encoded(
         scores,
         codes,
@@ -166,6 +173,22 @@ def sweep(
         min_count=min_count,
         tolerances=exact,
     )
+
+
+def compare_groups(
+    criterion: Criterion,
+    overlap: object,
+    argument: str,
+    values: Any,
+    codes: Codes,
+    names: Sequence[Hashable],
+    name: str = "groups",
+) -> Criterion:
+    """Return the criterion of what ``overlap`` says: intersections, marginal groups, or both."""
+    how = check_overlap(overlap, argument)
+    if how == "intersection":
+        return criterion
+    return criterion.compare(how, find_groupings(values, codes, names, name))
 
 
 def _look_like_probabilities(scores: Scores) -> bool:
@@ -254,7 +277,7 @@ def find_points(
     if problem.uses_path:
         strict = problem.nested is True
         return ThresholdPath(group_scores, problem.criterion, dtype, strict=strict)
-    searched = SearchedPoints(group_scores, problem, dtype, n_labels, names)
+    searched = search_points(group_scores, problem, dtype, n_labels, names)
     return nest(searched, tolerances) if problem.nested else searched
 
 
@@ -388,7 +411,7 @@ def check_group_sizes(
     for demand in criterion.demands:
         rate = demand.rate if demand.rate.fixed else ALL
         eligible = replace(demand, rate=rate).parts(split, split)[1]
-        sizes = dict(zip(names, eligible.tolist(), strict=True))
+        sizes = dict(zip(demand.names(names), eligible.tolist(), strict=True))
         kind = "" if rate.eligible is None else f" with label {rate.eligible}"
         kind += f" in {demand.within}" if demand.within else ""
         _refuse_small(sizes, kind, min_count, argument)

@@ -13,6 +13,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Hashable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import UTC, datetime
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Literal, NotRequired, Self, TypedDict, Unpack
@@ -44,10 +45,11 @@ from fairdial.core.criteria import Criterion, Given
 from fairdial.core.criteria import criterion as find_criterion
 from fairdial.core.decide import select
 from fairdial.core.frontier import Frontier
+from fairdial.core.overlap import check_overlap_problem
 from fairdial.core.planning import guess_rate, plan_counts
 from fairdial.core.problem import Problem
 from fairdial.core.strata import find_strata
-from fairdial.core.sweep import check_group_sizes, require_labels
+from fairdial.core.sweep import check_group_sizes, compare_groups, require_labels
 from fairdial.errors import FairdialError, FairdialWarning, InvalidInputError, warn
 from fairdial.estimators.labels import encode_classes, find_classes, is_positive
 from fairdial.estimators.rows import (
@@ -240,6 +242,7 @@ class DialClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
         places = encode_classes(labels, self.classes_) if n_classes > 2 else None
         given = X, positive, labels, codes, groups, all_rows, none, criterion, strata, weights
         rows = Rows(*given, n_classes, places)
+        rows.compared = self._compare(criterion, sensitive, codes, groups)
         crossed = getattr(self, "cv", None) is not None
         if not crossed and self.calibration is not None:
             share = self._held_share(rows)
@@ -351,6 +354,7 @@ class DialClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
                 check_same_length(range(_num_samples(X)), given, ("X", "y"))
         codes, groups = encode_rows(sensitive, _num_samples(X), self._trained_groups())
         weights, criterion, strata = self._read_options(X, self._make_problem(np.inf), more)
+        criterion = self._compare(criterion, sensitive, codes, groups)
         if weights is not None and not weights.all():  # a weight of 0 is no row
             kept = np.flatnonzero(weights)
             X, codes, weights = take_rows(X, kept), codes[kept], weights[kept]
@@ -394,6 +398,21 @@ class DialClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
     def _of_classes(self, criterion: Criterion) -> Criterion:
         """Return the criterion for each of the classes, or for those of ``limit_classes``."""
         return for_classes(criterion, tuple(self.classes_.tolist()), self.limit_classes)
+
+    def _compare(
+        self, criterion: Criterion, sensitive: object, codes: Codes, groups: Sequence[Hashable]
+    ) -> Criterion:
+        """Return the criterion of what is compared if there are several sensitive columns."""
+        overlap = getattr(self, "groups", "intersection")
+        if overlap != "intersection" and len(self.classes_) > 2:
+            raise InvalidInputError(
+                "groups", "be 'intersection' with more than two classes", given=repr(overlap)
+            )
+        given = criterion, overlap, "groups", sensitive, codes, groups
+        found = compare_groups(*given, "sensitive_features")
+        if overlap == "marginal" and found.has_groupings:
+            check_overlap_problem(replace(self._make_problem(np.inf), criterion=found))
+        return found
 
     def _check_sample(self, sample: Sample) -> None:
         """Raise if these rows can't be calibrated on, such as for small groups."""

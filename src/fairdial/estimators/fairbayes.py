@@ -28,6 +28,7 @@ from fairdial.core.blind import sweep_blind_encoded
 from fairdial.core.class_problem import check_class_problem
 from fairdial.core.classes import sweep_classes_encoded
 from fairdial.core.criteria import Given
+from fairdial.core.groupings import Overlap
 from fairdial.core.objectives import Objective
 from fairdial.core.problem import Budget
 from fairdial.core.rates import SELECTION
@@ -125,6 +126,10 @@ class FairBayes(ThresholdClassifier):  # alg:post-process for every tolerance at
         Method that gives scores; "auto" takes the first available one.
     pos_label : label, optional
         Value of the positive class; the one that sorts last by default.
+    groups : {"intersection", "marginal", "both"}
+        What is compared if there are several sensitive columns: their intersections, such as
+        "Black & Female"; the groups of each column, which is for differences of rates; or all of
+        them. Each intersection has its threshold in any case.
     sensitive_column : str, int or list, optional
         Group column(s) of X, instead of ``sensitive_features=``; a scikit-learn classifier doesn't
         see them, a network does (``Network(group_input=)``).
@@ -184,6 +189,7 @@ class FairBayes(ThresholdClassifier):  # alg:post-process for every tolerance at
         cv: int | None = None,
         predict_method: str = "auto",
         pos_label: object = None,
+        groups: Overlap = "intersection",
         sensitive_column: object = None,
         min_count: int = 30,
         random_state: Seed = None,
@@ -206,6 +212,7 @@ class FairBayes(ThresholdClassifier):  # alg:post-process for every tolerance at
         self.cv = cv
         self.predict_method = predict_method
         self.pos_label = pos_label
+        self.groups = groups
         self.sensitive_column = sensitive_column
         self.min_count = min_count
         self.random_state = random_state
@@ -477,6 +484,8 @@ class FairBayes(ThresholdClassifier):  # alg:post-process for every tolerance at
         codes, groups = encode_rows(sensitive, _num_samples(X), self._trained_groups())
         logits = check_scores(scorer.logits(X, codes), "logits of the estimator")
         posterior, problem = scorer.posterior(X), self._make_problem(float(len(codes)))
+        compared = self._compare(problem.criterion, sensitive, codes, groups)
+        problem = replace(problem, criterion=compared)
         least = self._least_count(groups)
         given = logits, codes, positive, problem, groups
         aware = sweep_encoded(*given, min_count=least, argument="sensitive_features")

@@ -11,6 +11,7 @@ import numpy as np
 
 from fairdial._validation import check_choice, check_count
 from fairdial.core.criteria import Criterion, Given
+from fairdial.core.groupings import Overlap
 from fairdial.core.objectives import Objective
 from fairdial.core.problem import Budget
 from fairdial.core.rates import (
@@ -116,6 +117,10 @@ class GFB(ThresholdClassifier):  # eq:bilevel_optim, alg:proposed; weight: lambd
         "group" corrects each group's logits with a line first.
     pos_label : label, optional
         Value of the positive class; the one that sorts last by default.
+    groups : {"intersection", "marginal", "both"}
+        What is compared if there are several sensitive columns: their intersections, such as
+        "Black & Female"; the groups of each column, which is for differences of rates; or all of
+        them. Each intersection has its threshold in any case.
     sensitive_column : str, int or list, optional
         Group column(s) of X.
     min_count : int
@@ -180,6 +185,7 @@ class GFB(ThresholdClassifier):  # eq:bilevel_optim, alg:proposed; weight: lambd
         calibration: float | Literal["auto"] | None = 0.2,
         recalibrate: str | None = None,
         pos_label: object = None,
+        groups: Overlap = "intersection",
         sensitive_column: object = None,
         min_count: int = 30,
         warm_start: bool = False,
@@ -210,6 +216,7 @@ class GFB(ThresholdClassifier):  # eq:bilevel_optim, alg:proposed; weight: lambd
         self.calibration = calibration
         self.recalibrate = recalibrate
         self.pos_label = pos_label
+        self.groups = groups
         self.sensitive_column = sensitive_column
         self.min_count = min_count
         self.warm_start = warm_start

@@ -128,6 +128,8 @@ class Rows:
         Number of classes.
     classes : (n,) int array, optional
         Class of each row, if there are more than two; ``y`` then says nothing.
+    compared : Criterion, optional
+        What calibration compares, if groups overlap; the criterion by default.
     """
 
     X: Any
@@ -142,6 +144,7 @@ class Rows:
     weights: Weights | None = None
     n_classes: int = 2
     classes: Codes | None = None
+    compared: Criterion | None = None
 
     @property
     def cells(self) -> Indices:
@@ -160,7 +163,7 @@ class Rows:
             self.codes[places],
             self.groups,
             self.y[places] if self.classes is None else None,
-            self.criterion,
+            self.compared or self.criterion,
             None if self.strata is None else self.strata[places],
             self.weights_of(places),
             certificate,

@@ -22,6 +22,7 @@ from fairdial._validation import (
     match_groups,
 )
 from fairdial.core.decide import by_label
+from fairdial.core.groupings import Overlap
 from fairdial.core.histograms import Grid
 from fairdial.core.objectives import Objective
 from fairdial.core.problem import Budget, Problem, make_problem
@@ -58,6 +59,7 @@ class ThresholdClassifier(DialClassifier):
     rising: bool = False
     randomize: Literal["hash"] | None = None
     blind: bool = False
+    groups: Overlap = "intersection"
 
     recalibrate: str | None
     scorer_: Scorer
@@ -156,6 +158,8 @@ class ThresholdClassifier(DialClassifier):
             warn_if_seen(count_by_score(logits[rows], positive[rows]) for rows in by_group)
         if platt is None:
             for name, rows in zip(groups, by_group, strict=True):
+                if not rows.any():
+                    continue
                 p = expit(logits[rows].astype(np.float64))
                 weights = np.ones(len(p)) if sample.weights is None else sample.weights[rows]
                 if warn_if_biased(name, p, weights, float(weights @ positive[rows])):
@@ -278,6 +282,13 @@ class ThresholdClassifier(DialClassifier):
                 "blind",
                 "be False for scored rows, which lack probabilities of groups",
                 given=True,
+                hint="Call calibrate with the rows themselves.",
+            )
+        if self.groups != "intersection":
+            raise InvalidInputError(
+                "groups",
+                "be 'intersection' for scored rows, which have one column of groups",
+                given=repr(self.groups),
                 hint="Call calibrate with the rows themselves.",
             )
         check_choice(self.recalibrate, "recalibrate", (None, "group"))

@@ -287,14 +287,20 @@ def _default(frontier: Frontier, tolerance: float) -> str:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FairdialWarning)
         point = frontier.at(tolerance)
-    head = ["demand", "gap", "allowed", *map(_cell, frontier.groups)]
+    several = frontier.criterion.has_groupings  # each demand may have groups of its own
+    names = ["lowest", "highest"] if several else [_cell(group) for group in frontier.groups]
+    head = ["demand", "gap", "allowed", *names]
     rates = point.rates.reshape(len(frontier.criterion.demands), -1)
     lines = []
     for demand, gap, line in zip(
         frontier.criterion.demands, point.gaps.values(), rates, strict=True
     ):
         allowed = f"{float(demand.scale) * tolerance:.4f}"
-        shown = ["none" if rate != rate else f"{rate:.4f}" for rate in line]
+        found = line.tolist()
+        if several:
+            known = [rate for rate in found if rate == rate]
+            found = [min(known), max(known)]
+        shown = ["none" if rate != rate else f"{rate:.4f}" for rate in found]
         lines.append([_cell(demand.name), f"{gap:.4f}", allowed, *shown])
     text = f"Tolerance {tolerance:g}, on the calibration rows. {_figures(point)}"
     text += f"\n\n{_table(head, lines)}"

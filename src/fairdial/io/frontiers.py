@@ -12,6 +12,7 @@ from safetensors import numpy as safetensors
 from fairdial.core.frontier import Frontier
 from fairdial.core.nested import NestedPoints
 from fairdial.core.operating_points import PointTable
+from fairdial.core.overlap import OverlapPoints
 from fairdial.core.price_points import PricePoints
 from fairdial.core.problem import problem_to_dict
 from fairdial.core.searched import SearchedPoints
@@ -55,6 +56,8 @@ def frontier_to_arrays(frontier: Frontier) -> tuple[dict[str, Json], bytes]:
                 arrays[f"upper.{a}"] = scores.upper
             if scores.gain is not None:
                 arrays[f"gain.{a}"] = scores.gain
+    if isinstance(scored, OverlapPoints):
+        arrays["kept"] = scored.kept_thresholds
     if isinstance(points, PricePoints):
         data["kind"] = "prices"
         arrays |= price_columns(points)
@@ -96,6 +99,8 @@ def frontier_from_arrays(stored: dict[str, Json], body: bytes, name: str) -> Fro
                 }
                 for a in range(len(groups))
             ]
+            if "kept" in arrays:
+                data["kept"] = arrays.pop("kept")
         if kind in ("table", "nested"):
             columns = TABLE if kind == "table" else (*TABLE, "lost")
             data["states"] = {column: arrays.pop(column) for column in columns}

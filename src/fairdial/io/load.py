@@ -65,6 +65,7 @@ if TYPE_CHECKING:
 PARAMETERS_OF_3 = {"objective", "budget", "nested", "rising", "randomize"}  # new in version 3
 MOST_CLASSES = 10_000  # of a model
 PARAMETERS_OF_4 = {
+    "groups",
     "blind",
     "group_estimator",
     "limit_classes",

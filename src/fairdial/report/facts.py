@@ -13,7 +13,7 @@ from typing import Any
 
 from fairdial._validation import check_confidence, check_one_tolerance
 from fairdial._version import __version__
-from fairdial.core.frontier import Frontier
+from fairdial.core.frontier import Frontier, refuse_groupings
 from fairdial.core.point import Point, number_of_rows
 from fairdial.core.searched import SearchedPoints
 from fairdial.core.serialization import json_name
@@ -94,6 +94,7 @@ def report_data(
     (0.05, 'undecided')
     """
     frontier = _frontier_of(model)
+    refuse_groupings(frontier, "reported")
     if not isinstance(name, str) or not name.strip():
         raise InvalidInputError("name", "be text", given=repr(name))
     level = check_confidence(level)

@@ -12,7 +12,7 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from fairdial._arrays import Codes, Floats, Indices
-from fairdial.core.frontier import Frontier, refuse_prices
+from fairdial.core.frontier import Frontier, refuse_groupings, refuse_prices
 from fairdial.core.point import Point, Points
 from fairdial.core.searched import SearchedPoints
 from fairdial.core.serialization import json_name
@@ -79,6 +79,7 @@ def refuse_unserved(frontier: Frontier) -> None:
     A lottery draws by a hash of the row as ``predict`` gets it, which a row of JSON need not equal.
     """
     refuse_prices(frontier, "served")
+    refuse_groupings(frontier, "served")
     if frontier.problem.randomize is not None:
         raise InvalidInputError(
             "model",

@@ -23,7 +23,7 @@ from fairdial._arrays import Counts, Floats, Indices
 from fairdial._validation import check_confidence, check_one_tolerance
 from fairdial._version import __version__
 from fairdial.core.decide import by_label
-from fairdial.core.frontier import Frontier, refuse_prices
+from fairdial.core.frontier import Frontier, refuse_groupings, refuse_prices
 from fairdial.core.nested import NestedPoints
 from fairdial.core.operating_points import PointTable
 from fairdial.core.point import Points
@@ -118,6 +118,7 @@ def page_data(
         in_use = model.default_tolerance if tolerance is None else tolerance
         known = _class_names(model) if labels is None else labels
     refuse_prices(frontier, "shown on a page")
+    refuse_groupings(frontier, "shown on a page")
     level = check_confidence(confidence)
     if in_use is not None:
         in_use = check_one_tolerance(in_use)
