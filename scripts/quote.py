@@ -196,10 +196,14 @@ def certified_held(source: Source, method: str, tolerance: str | None = None) ->
     return _share(source, "certified_held", method, tolerance)
 
 
-def change(source: Source, method: str) -> Quoted:
-    """METHOD: mean absolute change of validation accuracy from epoch to epoch."""
+def change(source: Source, method: str, base: str | None = None) -> Quoted:
+    """METHOD [BASE]: mean absolute change of validation accuracy per epoch; a ratio to BASE."""
     source.names(method)
-    return Quoted((comparisons.validation_change(source.part.panel, method),), ".4f")
+    value = comparisons.validation_change(source.part.panel, method)
+    if base is None:
+        return Quoted((value,), ".4f")
+    source.names(base)
+    return Quoted((value / comparisons.validation_change(source.part.panel, base),), ".2f")
 
 
 def epochs(source: Source, method: str) -> Quoted:

@@ -80,6 +80,11 @@ def test_other_linear_algebra_is_named_as_a_possible_reason(study: Path) -> None
     assert not compare(record, other).other_kernels
     other["environment"]["kernels"] = "another"
     assert compare(record, other).other_kernels
+    other["result"]["epochs"] = {"kept": [9]}
+    longer = copy.deepcopy(record)
+    longer["result"]["epochs"] = {"kept": [7]}
+    assert compare(longer, other).problem
+    assert compare(longer, other).other_kernels
     del record["environment"]["kernels"]
     assert compare(record, record).other_kernels
 

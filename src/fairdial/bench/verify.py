@@ -63,10 +63,10 @@ class Comparison:
         if self.same:
             none = "".join(f", no {kind} counts stored" for kind in ROWS if kind not in self.rows)
             return f"same: {trial} ({self.points} operating points{none})"
-        if self.problem:
-            return f"differs: {trial}: {self.problem}"
-        rows = " and ".join(f"{n} {kind} rows" for kind, n in self.rows.items() if n)
         where = " (perhaps because of another processor)" if self.other_kernels else ""
+        if self.problem:
+            return f"differs: {trial}: {self.problem}{where}"
+        rows = " and ".join(f"{n} {kind} rows" for kind, n in self.rows.items() if n)
         points = f"{self.differing} of {self.points} operating points"
         return f"differs: {trial}: {points}, by {rows}{where}"
 
@@ -104,8 +104,10 @@ def compare(stored: Record, again: Record) -> Comparison:
         for chosen in CHOSEN
         if len(a[chosen]) != len(b[chosen])
     ]
+    kernels = [record["environment"].get("kernels", "unknown") for record in (stored, again)]
+    other = kernels[0] == "unknown" or kernels[0] != kernels[1]
     if problems:
-        return Comparison(stored["config"], commit, 0, 0, {}, ", ".join(problems))
+        return Comparison(stored["config"], commit, 0, 0, {}, ", ".join(problems), other)
     apart = {
         kind: np.abs(_counts(a, kind) - _counts(b, kind)).sum(axis=1)  # (n,)
         for kind in ROWS
@@ -113,8 +115,6 @@ def compare(stored: Record, again: Record) -> Comparison:
     }
     differing = np.any([n > 0 for n in apart.values()], axis=0)  # (n,)
     most = {kind: int(n.max(initial=0)) for kind, n in apart.items()}
-    kernels = [record["environment"].get("kernels", "unknown") for record in (stored, again)]
-    other = kernels[0] == "unknown" or kernels[0] != kernels[1]
     return Comparison(
         stored["config"],
         commit,
