@@ -27,11 +27,14 @@ from fairdial.errors import InvalidInputError, TrainingWarning, warn
 from fairdial.estimators.base import DialClassifier, Key, Seed
 from fairdial.estimators.candidates import (
     Deadline,
+    add_variants,
     check_names,
     check_possible,
     default_names,
     find_obstacles,
+    installed_libraries,
     make_candidate,
+    method_of_variant,
 )
 from fairdial.estimators.learners import limit_threads
 from fairdial.estimators.rows import RowOptions, Rows, groups_by_name, hold_out, take_rows
@@ -43,16 +46,22 @@ from fairdial.estimators.trials import (
     TOLERANCES,
     Trial,
     choose,
+    describe_tolerances,
     join_notes,
     row_values,
     shorten_error,
     to_frame,
 )
-from fairdial.registry import candidates  # points up: AutoDial is a method, too
 
 TRYING = threading.Lock()  # BLAS has one number of threads for the whole process
 SYNCED = ("frontier_", "platt_", "training_")  # learned attributes that model_ gets, too
-OWN = ("candidates", "time_limit", "validation", "random_state")  # model_ doesn't get these
+OWN = (
+    "candidates",
+    "tune_at",
+    "time_limit",
+    "validation",
+    "random_state",
+)  # model_ doesn't get these
 
 
 class AutoDial(ThresholdClassifier):
@@ -108,6 +117,11 @@ class AutoDial(ThresholdClassifier):
         installed, "lightgbm", "xgboost" and "catboost". By default all but the last three that can
         be trained on these rows: networks need torch, and trees are not tried on 256 or more
         columns of numbers. ``why_`` and ``trials_`` name those that were left out.
+    tune_at : float, optional
+        Compare candidates at this tolerance alone, and try more of them as long as time is left:
+        boosting with other settings of its trees, and the libraries "lightgbm", "xgboost" and
+        "catboost" that are installed. Other settings come right after "boosting", and are chosen
+        only if they are better by more than a standard error.
     time_limit : float
         Seconds for everything: trying candidates, and training the chosen one again on all rows.
         Candidates are tried in the given order, by default "boosting", "logistic", "blend",
@@ -173,6 +187,7 @@ class AutoDial(ThresholdClassifier):
         rising: bool = False,
         randomize: Literal["hash"] | None = None,
         candidates: Sequence[str] | None = None,
+        tune_at: float | None = None,
         time_limit: float = 120.0,
         validation: float = 0.2,
         calibration: float | Literal["auto"] | None = 0.2,
@@ -190,6 +205,7 @@ class AutoDial(ThresholdClassifier):
         self.rising = rising
         self.randomize = randomize
         self.candidates = candidates
+        self.tune_at = tune_at
         self.time_limit = time_limit
         self.validation = validation
         self.calibration = calibration
@@ -229,7 +245,7 @@ class AutoDial(ThresholdClassifier):
             trials, chosen = others, names[0]
             why = f"It was the only candidate.{join_notes(others)}"
         model = self._make(chosen, rows.X, seed, deadline=deadline)
-        with limit_threads(len(rows.labels), trees=candidates()[chosen].trees):
+        with limit_threads(len(rows.labels), trees=method_of_variant(chosen).trees):
             model.fit(X, y, sensitive_features=sensitive_features, **more)
         model.set_params(**self._make(chosen, rows.X, seed).get_params(deep=False))  # no deadline
         if deadline is not None and deadline.epoch is not None:
@@ -250,21 +266,32 @@ class AutoDial(ThresholdClassifier):
         if self.candidates is not None:
             names = check_names(self.candidates)
             check_possible(names, rows)
-            return names, []
+            return names if self.tune_at is None else add_variants(names), []
         obstacles = find_obstacles(rows)
         others = [
             Trial(name, None, 0.0, f"{NOT_TRIED}: {reason}", possible=False)
             for name, reason in obstacles.items()
         ]
-        return [name for name in default_names() if name not in obstacles], others
+        names = [name for name in default_names() if name not in obstacles]
+        if self.tune_at is not None:
+            trees = "boosting" not in obstacles
+            names = add_variants([*names, *(installed_libraries() if trees else [])])
+        return names, others
 
     def _check_settings(self) -> None:
         check_fraction(self.validation, "validation")
         check_choice(self.recalibrate, "recalibrate", (None, "group"))
         check_positive(self.time_limit, "time_limit", "seconds")
+        if self.tune_at is not None:
+            check_fraction(self.tune_at, "tune_at")
         check_count(self.min_count, "min_count")
         if self.candidates is not None:
             check_names(self.candidates)
+
+    @property
+    def _tolerances(self) -> Floats:
+        """The tolerances that candidates are compared at."""
+        return TOLERANCES if self.tune_at is None else np.array([float(self.tune_at)])
 
     def _make(self, name: str, X: Any, seed: int, **changes: Any) -> DialClassifier:
         """Return a candidate, not trained yet, with this estimator's parameters."""
@@ -287,6 +314,7 @@ class AutoDial(ThresholdClassifier):
         found: list[Trial] = []
         errors: list[Exception] = []
         title = self.problem.objective.title
+        over = describe_tolerances(self._tolerances)
         for name in names:
             start = time.perf_counter()
             slowest = max((trial.seconds for trial in found), default=0.0)
@@ -310,7 +338,9 @@ class AutoDial(ThresholdClassifier):
                     f"stopped after epoch {deadline.epoch}, when time ran out; "
                     f"{correct.mean():.4f} so far"
                 )
-            trial = Trial(name, correct, seconds, note, message, stopped=stopped, title=title)
+            trial = Trial(
+                name, correct, seconds, note, message, stopped=stopped, title=title, over=over
+            )
             found.append(trial)
         if all(trial.correct is None for trial in found):
             failures = "; ".join(f"{trial.name} {trial.message}" for trial in found)
@@ -342,7 +372,7 @@ class AutoDial(ThresholdClassifier):
         control = more.get("control_features")
         changes = {"calibration": None, "sensitive_column": None, "deadline": deadline}
         model = self._make(name, rows.X, seed, **changes)
-        with limit_threads(len(rows.labels), trees=candidates()[name].trees):
+        with limit_threads(len(rows.labels), trees=method_of_variant(name).trees):
             model.fit(
                 take_rows(rows.X, train),
                 rows.labels[train],
@@ -399,8 +429,8 @@ class AutoDial(ThresholdClassifier):
             weights=weights,
             min_count=1,
         )
-        points, feasible = frontier.points.choose(TOLERANCES)
-        thresholds = points.read(np.arange(len(TOLERANCES)))[0][:, codes]  # (T, n)
+        points, feasible = frontier.points.choose(self._tolerances)
+        thresholds = points.read(np.arange(len(points)))[0][:, codes]  # (T, n)
         majority = problem.budget is None and 2 * np.count_nonzero(positive) > len(positive)
         decided = np.where(feasible[:, None], select(logits, thresholds), majority)
         values = row_values(problem.objective, decided, positive, weights)

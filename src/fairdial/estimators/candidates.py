@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
 import pandas as pd
+from sklearn.pipeline import Pipeline
 
 from fairdial.datasets.pictures import Pictures
 from fairdial.errors import InvalidInputError, MissingExtraError, require_extra, require_torch
@@ -17,6 +19,45 @@ from fairdial.estimators.rows import Rows
 from fairdial.registry import Method, candidates  # points up: AutoDial is a method, too
 from fairdial.tables.columns import refuse_infinite
 from fairdial.tables.encoder import WIDE, is_wide
+
+VARIANTS: dict[str, dict[str, Any]] = {  # other settings of trees, by the name of the candidate
+    f"boosting ({', '.join(f'{k}={v}' for k, v in settings.items())})": settings
+    for settings in (
+        {"max_leaf_nodes": 31},
+        {"learning_rate": 0.03, "max_iter": 800},
+        {"max_leaf_nodes": 7, "learning_rate": 0.1},
+        {"max_features": 0.5},
+        {"max_leaf_nodes": 31, "min_samples_leaf": 100},
+        {"l2_regularization": 10.0},
+    )
+}
+
+
+def add_variants(names: Sequence[str]) -> list[str]:
+    """Return candidates with those of other settings after the one that they vary.
+
+    Examples
+    --------
+    >>> from fairdial.estimators.candidates import add_variants
+    >>> add_variants(["boosting", "logistic"])[:2]
+    ['boosting', 'boosting (max_leaf_nodes=31)']
+    """
+    return [
+        variant
+        for name in names
+        for variant in (name, *(v for v in VARIANTS if v.partition(" (")[0] == name))
+    ]
+
+
+def method_of_variant(name: str) -> Method:
+    """Return the method of a candidate, whatever its settings."""
+    return candidates()[name.partition(" (")[0]]
+
+
+def installed_libraries() -> list[str]:
+    """Return the candidates whose library is installed."""
+    libraries = [(name, method.library) for name, method in candidates().items()]
+    return [name for name, library in libraries if library is not None and find_spec(library)]
 
 
 def check_names(given: Any) -> list[str]:
@@ -158,10 +199,15 @@ def make_candidate(
     >>> type(make_candidate("logistic", np.zeros((9, 2)), 0, tolerance=0.1)).__name__
     'FairBayes'
     """
-    return candidates()[name].make(
+    model = method_of_variant(name).make(
         seed=seed,
         texts=text_columns(X),
         wide=is_wide(_as_array(X)),
         network={} if deadline is None else {"callbacks": [deadline]},
         **common,
     )
+    if name in VARIANTS:
+        estimator: Any = model.get_params(deep=False)["estimator"]
+        trees = estimator[-1] if isinstance(estimator, Pipeline) else estimator
+        trees.set_params(**VARIANTS[name])
+    return model

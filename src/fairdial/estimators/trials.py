@@ -11,7 +11,7 @@ import pandas as pd
 
 from fairdial._arrays import Floats, Mask, Weights
 from fairdial.core.objectives import Objective
-from fairdial.registry import candidates  # points up: AutoDial is a method, too
+from fairdial.estimators.candidates import method_of_variant
 
 TOLERANCES = np.linspace(0.01, 0.2, 20)  # averaged over; 0 is only reached by chance
 POINTS = 100.0
@@ -35,6 +35,7 @@ class Trial:
     stopped: bool = False  # by the time limit: half-trained, not compared with others
     possible: bool = True  # on these rows
     title: str = "accuracy"  # of what is measured
+    over: str = ""  # at which tolerances
 
     @property
     def finished(self) -> bool:
@@ -145,7 +146,7 @@ def _compare(trials: Sequence[Trial]) -> tuple[str, str]:
 
 
 def _complexity(name: str) -> int:
-    return candidates()[name].complexity
+    return method_of_variant(name).complexity
 
 
 def _explain_only(only: Trial, trials: Sequence[Trial]) -> str:
@@ -175,10 +176,26 @@ def _choose_stopped(trials: Sequence[Trial]) -> tuple[str, str]:
 def _describe_accuracy(trial: Trial) -> str:
     """Return the accuracy, the number of rows it is measured on, and the training time."""
     rows = 0 if trial.correct is None else len(trial.correct)
+    over = trial.over or describe_tolerances(TOLERANCES)
     return (
-        f"mean {trial.title} over tolerances {TOLERANCES[0]:g} to {TOLERANCES[-1]:g} on {rows} "
-        f"validation rows, {trial.accuracy:.4f} in {trial.seconds:.1f} s"
+        f"mean {trial.title} {over} on {rows} validation rows, {trial.accuracy:.4f} in "
+        f"{trial.seconds:.1f} s"
     )
+
+
+def describe_tolerances(tolerances: Floats) -> str:
+    """Say at which tolerances candidates are compared.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fairdial.estimators.trials import describe_tolerances
+    >>> describe_tolerances(np.array([0.05]))
+    'at tolerance 0.05'
+    """
+    if len(tolerances) == 1:
+        return f"at tolerance {tolerances[0]:g}"
+    return f"over tolerances {tolerances[0]:g} to {tolerances[-1]:g}"
 
 
 def to_frame(trials: Sequence[Trial]) -> pd.DataFrame:
