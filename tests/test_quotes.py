@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import runpy
 from pathlib import Path
@@ -50,6 +51,18 @@ def test_every_quote_is_closed(document: Path) -> None:
     found = [mark for mark in SCRIPT["MARKED"].findall(text) if mark[1] != "python"]
     assert len(found) == started
     assert not any("<!--" in mark[3] for mark in found)
+
+
+def test_the_page_of_theorems_has_every_line_of_the_record_of_certificates() -> None:
+    record = json.loads((ROOT / "docs/results/certificates/groups.json").read_text("utf-8"))
+    page = (ROOT / "docs/confidence.md").read_text("utf-8")
+    laws, five, *_ = record["tables"].values()
+    five = [{name: text for name, text in line.items() if name != "theorem"} for line in five]
+    for line in laws + five:
+        cells = {**line, "criterion": line.get("criterion", "").replace("_", " ")}
+        assert f"| {' | '.join(cells[name] for name in line)} |" in page
+    lines = [text for text in page.splitlines() if text.count("|") in (6, 8) and "%" in text]
+    assert len(lines) == len(laws) + len(five)
 
 
 @pytest.mark.parametrize("folder", STORED, ids=[folder.name for folder in STORED])

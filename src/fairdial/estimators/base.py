@@ -486,7 +486,8 @@ class DialClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
         confidence : float, optional
             Keep the gap on new rows within the tolerance with this confidence. Without it, the gap
             on the calibration rows is kept within the tolerance. With one tolerance for each row
-            the statement holds for all tolerances at once; a family of models refuses it.
+            the statement holds for all tolerances at once; only a threshold path of two groups
+            takes that.
         """
         margin = self.decision_function(
             X, sensitive_features=sensitive_features, tolerance=tolerance, confidence=confidence
