@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import contextlib
 import json
 import re
@@ -12,10 +13,12 @@ import subprocess
 import sys
 import time
 import warnings
+from types import SimpleNamespace
 
 import pytest
 from click.testing import CliRunner
 from sklearn.linear_model import LogisticRegression
+from sklearn.neighbors import KNeighborsClassifier
 
 from fairdial import (
     CannotCertifyError,
@@ -249,6 +252,49 @@ def test_a_model_must_be_calibrated(tmp_path, case, settings):
     with pytest.raises(InvalidInputError) as refused:
         settings(type(case)(tmp_path / "model", None, None, None))
     assert refused.value.argument == "model"
+
+
+def saved(folder, classifier):
+    """A saved model, a request for decisions on ten rows, and the decisions."""
+    sample = make_gaussian(600, random_state=0)
+    model = FairBayes(classifier, tolerance=0.1, random_state=0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model.fit(sample.X, sample.y, sensitive_features=sample.groups)
+    model.save(folder)
+    X, groups = sample.X[:10], sample.groups[:10]
+    records = X.to_dict("records")
+    rows = [{"features": x, "group": a} for x, a in zip(records, groups.tolist(), strict=True)]
+    decided = model.predict(X, sensitive_features=groups).tolist()
+    return SimpleNamespace(folder=folder), {"rows": rows}, decided
+
+
+def decisions(answer):
+    return [row["decision"] for row in answer.json()["rows"]]
+
+
+def test_types_outside_the_list_are_served_if_they_are_trusted(client, settings, tmp_path):
+    case, asked, decided = saved(tmp_path / "model", KNeighborsClassifier(30))
+    with pytest.raises(ModelFileError) as caught:
+        settings(case)
+    names = ast.literal_eval(re.search(r"trusted=(\[.*?\])", str(caught.value))[1])
+    server = client(case, trusted=tuple(names))
+    assert decisions(server.post("/v1/predict", json=asked)) == decided
+    assert "trust" in [option.name for option in main.get_command(None, "serve").params]
+
+
+@pytest.mark.parametrize("library", ["lightgbm", "xgboost", "catboost"])
+def test_boosters_of_other_libraries_are_served_without_trust(client, tmp_path, library):
+    module = pytest.importorskip(library)
+    classifier = {
+        "lightgbm": lambda: module.LGBMClassifier(n_estimators=5, verbose=-1),
+        "xgboost": lambda: module.XGBClassifier(n_estimators=5),
+        "catboost": lambda: module.CatBoostClassifier(
+            iterations=5, verbose=0, allow_writing_files=False
+        ),
+    }[library]()
+    case, asked, decided = saved(tmp_path / "model", classifier)
+    assert decisions(client(case).post("/v1/predict", json=asked)) == decided
 
 
 def test_the_signature_is_checked(tmp_path, case, settings):
