@@ -347,6 +347,22 @@ def test_the_picture_alone_says_whose_share_it_shows_and_who_gains_and_loses(loa
     assert any(row["inside"] for row in rows)
 
 
+def test_both_sides_have_one_scale_however_long_the_names_are(visit, folder, two_groups):
+    called = {group: f"people of the {group} " + "and so on " * 9 for group in PEOPLE}
+    page = visit(write_page(two_groups, folder / "long.html", people=called, tolerance=0.05))
+    for width in (420, 1100):
+        page.set_viewport_size({"width": width, "height": 900})
+        settle(page)
+        lanes = page.evaluate(
+            """() => [...document.querySelectorAll("#picture .row .lane")].map((lane) => {
+              const [box, side] = [lane, lane.closest(".side")].map((e) => e.getBoundingClientRect());
+              return [box.width, box.right <= side.right + 1];
+            })"""
+        )
+        assert len({round(wide) for wide, _ in lanes}) == 1
+        assert all(inside for _, inside in lanes)
+
+
 def test_nothing_sticks_out_at_any_width(loans):
     for width in (360, 420, 641, 700, 768, 900, 1280, 1920):
         loans.set_viewport_size({"width": width, "height": 900})
