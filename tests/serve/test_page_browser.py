@@ -355,7 +355,8 @@ def test_both_sides_have_one_scale_however_long_the_names_are(visit, folder, two
         settle(page)
         lanes = page.evaluate(
             """() => [...document.querySelectorAll("#picture .row .lane")].map((lane) => {
-              const [box, side] = [lane, lane.closest(".side")].map((e) => e.getBoundingClientRect());
+              const side = lane.closest(".side").getBoundingClientRect();
+              const box = lane.getBoundingClientRect();
               return [box.width, box.right <= side.right + 1];
             })"""
         )
