@@ -78,11 +78,13 @@ class Source(NamedTuple):
         """Return a difference, and whether it is in points."""
         self.names(a, b)
         if what == "grid":
-            return paired(comparisons.grid_difference(self.part.panel, a, b)), True
+            panel = self.part.panel
+            return paired(comparisons.grid_difference(panel, a, b), panel.ratio), True
         if what in WHAT:
             return self.part.difference(WHAT[what], a, b), what == "mean"
         gap = self.gap(what)
-        return paired(comparisons.matched_difference(self.part.panel, gap, a, b)), True
+        panel = self.part.panel
+        return paired(comparisons.matched_difference(panel, gap, a, b), panel.ratio), True
 
     def gap(self, text: str) -> float:
         """Return one of the plan's gaps."""

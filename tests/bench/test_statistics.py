@@ -7,6 +7,7 @@ import pytest
 from scipy import stats
 
 from fairdial.bench.statistics import (
+    RATIOS,
     SPLIT_RATIO,
     Paired,
     corrected,
@@ -151,3 +152,12 @@ def test_holm_leaves_out_what_has_no_p_value():
     found = holm([0.02, np.nan, 0.04])
     assert found[[0, 2]] == pytest.approx([0.04, 0.04])
     assert np.isnan(found[1])
+
+
+def test_splits_with_more_test_rows_have_larger_corrected_errors():
+    values = [1.0, 2.0, 4.0]
+    paper, thirds = (corrected(paired(values, ratio)) for ratio in RATIOS.values())
+    plain = paired(values)
+    for found, ratio in ((paper, 10 / 64.8), (thirds, 30 / 35)):
+        assert found.error == pytest.approx(plain.error * (1 + 3 * ratio) ** 0.5)
+        assert found.mean == plain.mean

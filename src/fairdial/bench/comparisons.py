@@ -172,10 +172,12 @@ class KeyFigures:
     def difference(self, quantity: str, a: str, b: str) -> Paired:
         """Return method a minus method b, paired by initialization."""
         if quantity == MATCHED:
-            return paired(mean_difference(self.panel, self.by_gap, a, b))
+            return paired(mean_difference(self.panel, self.by_gap, a, b), self.panel.ratio)
         reference = self.volumes.reference
         area = reference.hv if quantity == HV else reference.inverted_hv
-        return paired(self.panel.differences(lambda trial: area(trial.points), a, b))
+        return paired(
+            self.panel.differences(lambda trial: area(trial.points), a, b), self.panel.ratio
+        )
 
     def null(self, quantity: str) -> Paired | None:
         """Return the difference of the null method that differs most from what it repeats."""

@@ -15,6 +15,7 @@ from numpy.typing import ArrayLike
 from fairdial._arrays import Counts, Floats, Mask
 from fairdial.bench import PLAN, RECORDS
 from fairdial.bench.plan import Method, Plan
+from fairdial.bench.statistics import RATIOS, SPLIT_RATIO
 from fairdial.bench.store import Config, Record, Store, config_key
 from fairdial.bench.tuned import read_study_plan
 from fairdial.core.criteria import Criterion
@@ -211,6 +212,7 @@ class Panel:
     methods: tuple[Method, ...]
     seeds: tuple[int, ...]
     trials: dict[tuple[str, int, int], Trial]  # by method, seed and initialization
+    ratio: float = SPLIT_RATIO  # test rows per training row
 
     @property
     def title(self) -> str:
@@ -326,7 +328,10 @@ def read_study(plan: Plan, records: Iterable[Record]) -> Study:
                 done.append(match)
     return Study(
         plan=plan,
-        panels=tuple(Panel(*key, plan.methods, plan.seeds, t) for key, t in panels.items()),
+        panels=tuple(
+            Panel(*key, plan.methods, plan.seeds, t, RATIOS[plan.split])
+            for key, t in panels.items()
+        ),
         records=tuple(done),
         missing=tuple(missing),
         failed=tuple(failed),

@@ -22,7 +22,7 @@ from fairdial.bench.comparisons import (
 from fairdial.bench.curves import Study, read_study
 from fairdial.bench.hypervolume import SENSITIVITY, Reference
 from fairdial.bench.plan import Plan
-from fairdial.bench.statistics import LEVEL, MOST_SEEDS, POWER, SPLIT_RATIO
+from fairdial.bench.statistics import LEVEL, MOST_SEEDS, POWER, RATIOS, SPLIT_RATIO
 from fairdial.bench.store import Record, replace_file
 from fairdial.bench.tables import number
 from fairdial.bench.writers import (
@@ -441,7 +441,7 @@ def _ratio(plan: Plan) -> str:
     fewer = ["trains on fewer rows"] if plan.train_rows is not None else []
     other = ["is measured on validation rows"] if plan.evaluate != "test" else []
     if not fewer and not other:
-        return f"here {SPLIT_RATIO:.3f}"
+        return f"here {RATIOS[plan.split]:.3f}"
     return (
         f"{SPLIT_RATIO:.3f}, that of whole splits, though this study {' and '.join(fewer + other)}"
     )

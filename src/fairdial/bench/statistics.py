@@ -13,7 +13,8 @@ from fairdial._arrays import Floats
 
 NAN = float("nan")
 LEVEL, POWER, MOST_SEEDS = 0.95, 0.80, 10_000
-SPLIT_RATIO = 10 / 64.8  # test rows per training row of a split
+SPLIT_RATIO = 10 / 64.8  # test rows per training row of the paper's splits
+RATIOS = {"paper": SPLIT_RATIO, "35/35/30": 30 / 35}  # by a plan's `split`
 
 
 class Paired(NamedTuple):
@@ -31,9 +32,10 @@ class Paired(NamedTuple):
     p: float = NAN  # two-sided paired t test
     needed: float = NAN  # seeds for 80% power at this mean and sd; inf: more than MOST_SEEDS
     detectable: float = NAN  # the difference that this many seeds detect with 80% power
+    ratio: float = SPLIT_RATIO  # test rows per training row, for the corrected error
 
 
-def paired(differences: ArrayLike) -> Paired:
+def paired(differences: ArrayLike, ratio: float = SPLIT_RATIO) -> Paired:
     """Return mean, quartiles (linear), standard error, t interval and power.
 
     Examples
@@ -47,19 +49,19 @@ def paired(differences: ArrayLike) -> Paired:
     values = values[~np.isnan(values)]
     n = len(values)
     if n == 0:
-        return Paired()
+        return Paired(ratio=ratio)
     mean = float(values.mean())
     q1, q2, q3 = np.percentile(values, [25, 50, 75]).tolist()
     if n == 1:
-        return Paired(n, mean, q1, q2, q3)
-    return corrected(Paired(n, mean, q1, q2, q3, float(values.std(ddof=1))), 0.0)
+        return Paired(n, mean, q1, q2, q3, ratio=ratio)
+    return corrected(Paired(n, mean, q1, q2, q3, float(values.std(ddof=1)), ratio=ratio), 0.0)
 
 
-def corrected(found: Paired, ratio: float = SPLIT_RATIO) -> Paired:
+def corrected(found: Paired, ratio: float | None = None) -> Paired:
     """Return the summary with Nadeau and Bengio's (2003) error, for splits of the same rows.
 
     The plain standard error is multiplied by sqrt(1 + n * ratio), with n seeds and ``ratio`` test
-    rows per training row. A ratio of 0 gives the plain error.
+    rows per training row, by default that of the splits. A ratio of 0 gives the plain error.
 
     Examples
     --------
@@ -69,6 +71,7 @@ def corrected(found: Paired, ratio: float = SPLIT_RATIO) -> Paired:
     2.0
     """
     n, mean, sd = found.seeds, found.mean, found.sd
+    ratio = found.ratio if ratio is None else ratio
     if n < 2:
         return found
     error = sd / n**0.5 * (1 + n * ratio) ** 0.5

@@ -284,7 +284,7 @@ def matched_quartiles(study: Study, part: KeyFigures) -> Table:
     rows = []
     for a, b in main_pairs(part.panel, study.plan.main):
         for gap in part.by_gap:
-            found = paired(matched_difference(part.panel, gap, a, b))
+            found = paired(matched_difference(part.panel, gap, a, b), part.panel.ratio)
             rows.append((f"{a} - {b}", f"{gap:g}", *_paired_cells(found, "+.2f")))
         found = part.difference(MATCHED, a, b)
         rows.append((f"{a} - {b}", "mean", *_paired_cells(found, "+.2f")))
