@@ -432,6 +432,7 @@ def _intersections(columns: list[NDArray[Any]], name: str) -> NDArray[Any]:
         raise InvalidInputError(name, "have at least one row", given="0 rows")
     for column in columns:
         _refuse_missing(column, name)
+    _refuse_probabilities(columns, name)
     parts = [pd.factorize(column.astype(object)) for column in columns]
     place = np.zeros(len(columns[0]), np.intp)
     for codes, uniques in parts:
@@ -447,6 +448,24 @@ def _intersections(columns: list[NDArray[Any]], name: str) -> NDArray[Any]:
             hint="Rename the values that contain ' & '.",
         )
     return np.array(joined, dtype=object)[inverse]
+
+
+def _refuse_probabilities(columns: list[NDArray[Any]], name: str) -> None:
+    """Raise if columns look like probabilities of groups: shares that sum to 1 in every row."""
+    if not all(isinstance(column[0], (float, np.floating)) for column in columns):
+        return
+    try:
+        table = np.array(columns, np.float64)
+    except (TypeError, ValueError):
+        return
+    shares = np.all((table >= 0) & (table <= 1)) and np.any((table > 0) & (table < 1))
+    if shares and np.all(np.abs(table.sum(axis=0) - 1.0) <= PRECISION):
+        raise InvalidInputError(
+            name,
+            "have a group in every column, whose combinations are the groups",
+            given="what looks like probabilities of groups",
+            hint="sweep_blind takes probabilities, as `posterior`.",
+        )
 
 
 def _refuse_missing(array: NDArray[Any], name: str) -> None:

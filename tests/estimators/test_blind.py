@@ -188,3 +188,52 @@ def test_small_groups_of_several_are_calibrated():
     )
     assert model.frontier_.eligible.min() < 200
     assert model.frontier_.at(0.2).gap <= 0.2
+
+
+def hidden_groups(share, seed=99):
+    """The training rows' groups, most of them missing."""
+    groups = TRAIN[2].astype(object).copy()
+    groups[np.random.default_rng(seed).random(len(groups)) > share] = None
+    return groups
+
+
+def test_groups_of_a_sample_are_enough_and_the_promise_says_so(tmp_path):
+    X, y, _ = TRAIN
+    given = hidden_groups(0.4)
+    model = make(unknown="estimate").fit(X, y, sensitive_features=given)
+    assert model.frontier_.at(0.2).promise.gap == "counted"
+    assert model.frontier_.at(0.2).promise.unknown == 0  # only known rows are held out
+    assert model.training_["rows"] > 5000  # the others train the labels
+    new, labels, truth = NEW
+    partly = truth.astype(object).copy()
+    partly[::3] = None
+    model.calibrate(new, labels, sensitive_features=partly)
+    point = model.frontier_.at(0.1)
+    decided = model.predict(new, tolerance=0.1)
+    known = np.arange(len(new)) % 3 > 0
+    exact = gap(labels[known], decided[known], sensitive_features=truth[known])
+    assert exact == pytest.approx(point.gap, abs=1e-12)
+    assert point.gap <= 0.1
+    assert point.promise[:3] == ("counted", known.sum(), (~known).sum())
+    everywhere = gap(labels, decided, sensitive_features=truth)
+    assert point.promise.estimate == pytest.approx(everywhere, abs=0.05)
+    model.save(tmp_path / "model")
+    again = fairdial.load(tmp_path / "model")
+    assert again.frontier_.at(0.1).promise == point.promise
+    assert again.unknown == "estimate"
+
+
+@pytest.mark.parametrize(
+    ("options", "groups", "argument"),
+    [
+        ({}, hidden_groups(0.5), "sensitive_features"),
+        ({"unknown": "estimate", "blind": False}, hidden_groups(0.5), "unknown"),
+        ({"unknown": "estimate"}, hidden_groups(0.0), "sensitive_features"),
+        ({"unknown": "guess"}, TRAIN[2], "unknown"),
+    ],
+)
+def test_missing_groups_are_refused_unless_they_can_be_estimated(options, groups, argument):
+    model = make().set_params(**options)
+    with pytest.raises(InvalidInputError) as error:
+        model.fit(TRAIN[0], TRAIN[1], sensitive_features=groups)
+    assert error.value.argument == argument

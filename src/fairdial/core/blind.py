@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Literal
 
+import numpy as np
 from numpy.typing import ArrayLike
 
 from fairdial._arrays import Codes, Floats, Mask, Scores, Weights
 from fairdial._validation import (
+    check_choice,
     check_count,
     check_labels,
     check_posterior,
@@ -21,12 +23,15 @@ from fairdial._validation import (
 from fairdial.core.criteria import Given
 from fairdial.core.decide import count_rows
 from fairdial.core.frontier import Certificate, Frontier
-from fairdial.core.groupings import Overlap
+from fairdial.core.groupings import Overlap, check_overlap
 from fairdial.core.objectives import Objective
 from fairdial.core.price_points import ScoredRows, find_price_points
 from fairdial.core.prices import check_priceable
 from fairdial.core.problem import Problem, make_problem
 from fairdial.core.sweep import check_group_sizes, compare_groups, require_labels
+from fairdial.errors import InvalidInputError
+
+Unknown = Literal["raise", "estimate"]
 
 
 def sweep_blind(
@@ -39,6 +44,7 @@ def sweep_blind(
     objective: str | Objective = "accuracy",
     nested: bool | None = None,
     sample_weight: ArrayLike | None = None,
+    unknown: Unknown = "raise",
     overlap: Overlap = "intersection",
     min_count: int = 30,
 ) -> Frontier:
@@ -54,8 +60,9 @@ def sweep_blind(
         Log-odds of the positive label. Use held-out rows, not the training rows.
     posterior : (n, K) array-like
         Probability of each group, in sorted order of their names.
-    groups : (n,) array-like, Series or DataFrame
-        True group of each row.
+    groups : (n,) array-like, Series or DataFrame; or None
+        True group of each row. With ``unknown="estimate"``, missing values (None, NaN) are groups
+        that aren't known; None means that no group is.
     y : (n,) array-like of 0 and 1, optional
         Labels. Demographic parity doesn't need them; without them, accuracy is unknown.
     criterion : str, Criterion, list or mapping
@@ -67,6 +74,10 @@ def sweep_blind(
         rate that is always so.
     sample_weight : (n,) array-like, optional
         Weights of the rows. Whole numbers mean repeated rows.
+    unknown : {"raise", "estimate"}
+        What to do about rows without a known group. "estimate": tolerances hold exactly on the rows
+        whose group is known, and the gap on all rows is estimated from the posterior. If no group
+        is known, the gap itself is an estimate. ``point.promise`` says which.
     overlap : {"intersection", "marginal", "both"}
         What is compared if ``groups`` has several columns; see :func:`fairdial.sweep`. The
         posterior is that of the intersections.
@@ -92,9 +103,8 @@ def sweep_blind(
     """
     check_count(min_count, "min_count")
     scores = check_scores(logits)
-    codes, names = encode_groups(groups)
-    shares = check_posterior(posterior, len(names))
-    check_same_length(scores, codes, ("logits", "groups"))
+    known, codes, names = find_known(groups, posterior, len(scores), unknown)
+    shares = check_posterior(order_posterior(posterior, names), len(names))
     check_same_length(scores, shares, ("logits", "posterior"))
     positive = None
     if y is not None:
@@ -102,11 +112,75 @@ def sweep_blind(
         check_same_length(scores, positive, ("logits", "y"))
     weights = check_weights(sample_weight, len(scores))
     problem = make_problem(criterion, objective, nested=nested)
-    compared = compare_groups(problem.criterion, overlap, "overlap", groups, codes, names)
-    problem = replace(problem, criterion=compared)
+    some = groups
+    if known is not None and known.any() and not known.all():
+        some = take_known(groups, known)
+    places = codes if known is None else codes[known]
+    if known is None or known.any():
+        compared = compare_groups(problem.criterion, overlap, "overlap", some, places, names)
+        problem = replace(problem, criterion=compared)
+    elif check_overlap(overlap, "overlap") != "intersection":
+        raise InvalidInputError("overlap", "be 'intersection' if no group is known", given=overlap)
     return sweep_blind_encoded(
-        scores, shares, codes, positive, problem, names, weights=weights, min_count=min_count
+        scores,
+        shares,
+        codes,
+        positive,
+        problem,
+        names,
+        weights=weights,
+        min_count=min_count,
+        known=known,
     )
+
+
+def find_known(
+    groups: Any, posterior: object, n_rows: int, unknown: object, argument: str = "groups"
+) -> tuple[Mask | None, Codes, tuple[Hashable, ...]]:
+    """Return which rows have a known group (None: all), group codes, and names of the groups."""
+    import pandas as pd
+
+    check_choice(unknown, "unknown", ("raise", "estimate"))
+    if unknown == "raise":
+        if groups is None:
+            raise InvalidInputError(argument, "be given unless `unknown='estimate'`", given="None")
+        codes, names = encode_groups(groups, argument)
+        check_same_length(range(n_rows), codes, ("logits", argument))
+        return None, codes, names
+    if groups is not None:
+        check_same_length(range(n_rows), range(len(groups)), ("logits", argument))
+        missing = np.asarray(pd.isna(np.asarray(groups, dtype=object)))
+        known = np.asarray(~missing.reshape(n_rows, -1).any(axis=1), np.bool_)
+        codes = np.zeros(n_rows, np.intp)
+        if known.all():
+            return None, *encode_groups(groups, argument)
+        if known.any():
+            codes[known], names = encode_groups(take_known(groups, known), argument)
+            return known, codes, names
+    names = tuple(range(np.asarray(posterior).shape[-1]))
+    if isinstance(posterior, pd.DataFrame):
+        names = tuple(posterior.columns)
+    return np.zeros(n_rows, np.bool_), np.zeros(n_rows, np.intp), names
+
+
+def take_known(groups: Any, known: Mask) -> Any:
+    """Return the groups of some rows."""
+    return groups.loc[known] if hasattr(groups, "loc") else np.asarray(groups, dtype=object)[known]
+
+
+def order_posterior(posterior: Any, names: Sequence[Hashable]) -> Any:
+    """Return probabilities of groups; columns of a table with the groups' names in their order."""
+    import pandas as pd
+
+    if not isinstance(posterior, pd.DataFrame) or isinstance(posterior.columns, pd.RangeIndex):
+        return posterior
+    if set(posterior.columns) != set(names):
+        raise InvalidInputError(
+            "posterior",
+            f"have the groups as columns ({', '.join(map(repr, names))})",
+            given=", ".join(map(repr, posterior.columns)),
+        )
+    return posterior[list(names)]
 
 
 def sweep_blind_encoded(
@@ -121,15 +195,34 @@ def sweep_blind_encoded(
     min_count: int,
     certificate: Certificate = "declared",
     argument: str = "groups",
+    known: Mask | None = None,
 ) -> Frontier:
-    """Compute the frontier of checked rows with group codes and probabilities of the groups."""
+    """Compute the frontier of checked rows with group codes and probabilities of the groups.
+
+    ``known`` says which rows have a group; the gap on all rows is then estimated, too.
+    """
     check_priceable(problem)
     require_labels(problem, positive is not None)
     rows = ScoredRows(scores, posterior, codes, positive, weights)
+    if known is not None and not known.any():
+        return _estimate(rows, problem, names)
+    if known is not None:
+        rest = rows.take(~known)
+        rows = replace(rows.take(known), unknown=rest.spread(), n_unknown=rest.n_rows)
+        weights = rows.weights
     if weights is not None:
-        rows, certificate = rows.take(weights > 0), "weighted"
+        kept, certificate = rows.take(weights > 0), "weighted"
+        rows = replace(kept, unknown=rows.unknown, n_unknown=rows.n_unknown)
     n_kinds = 1 if positive is None else 2
     counts = count_rows(rows.codes, rows.kinds, len(names), n_kinds)
     check_group_sizes(problem.criterion, counts, names, min_count=min_count, argument=argument)
     cells = rows.counter().total()
     return Frontier(find_price_points(rows, problem), problem, names, cells, certificate)
+
+
+def _estimate(rows: ScoredRows, problem: Problem, names: tuple[Hashable, ...]) -> Frontier:
+    """Compute the frontier of rows none of whose groups is known; its gaps are estimates."""
+    every = rows.spread()
+    points = find_price_points(every, problem)
+    points.unknown = rows.n_rows
+    return Frontier(points, problem, names, every.total(), "weighted")

@@ -489,6 +489,14 @@ class Frontier:
                 "`confidence` needs decisions without a lottery: rows with the same key share a "
                 "draw, so the gap on new rows may differ from the expected one."
             )
+        if (
+            isinstance(self.points, PricePoints)
+            and self.points.unknown
+            and (self.points.estimate is None)
+        ):
+            raise CannotCertifyError(
+                "`confidence` needs calibration rows whose group is known, got none."
+            )
         if self.certificate == "weighted":
             raise CannotCertifyError(
                 "`confidence` needs rows that count equally, got `sample_weight`. Calibrate "

@@ -24,6 +24,7 @@ from fairdial.core.operating_points import OperatingPoints
 from fairdial.core.price_points import PricePoints
 from fairdial.core.prices import Gains
 from fairdial.core.problem import Problem
+from fairdial.core.promise import Promise
 from fairdial.errors import renamed
 
 if TYPE_CHECKING:
@@ -208,6 +209,14 @@ class Point:
         return self.source.bound(self.tolerance)
 
     @property
+    def promise(self) -> Promise:
+        """Whether the gap is counted on known groups or estimated, and on how many rows."""
+        n_rows = float(self.counts.sum())
+        if self.prices is None or not isinstance(self.source, PricePoints):
+            return Promise("counted", n_rows, 0.0, None)
+        return self.source.promise(self.prices, n_rows)
+
+    @property
     def gaps(self) -> dict[str, float]:
         """The unscaled gap of each demand; what is missing to a minimum or maximum."""
         split = self.criterion.split(self.selected_cells), self.criterion.split(self.cells)
@@ -338,11 +347,18 @@ class Point:
             parts.append(f"The model with setting {self.setting:g} decides.")
         if not self.feasible:
             parts.append("The tolerance is out of reach; this is the smallest gap of the dial.")
+        if self.promise.estimate is not None and self.promise.gap == "counted":
+            parts.append(
+                f"The group of {self.promise.unknown:,.0f} more rows is unknown; on all rows "
+                f"together the gap is estimated to be {self.promise.estimate:.4f}."
+            )
         parts.append(self._new_rows())
         return " ".join(parts)
 
     def _new_rows(self) -> str:
         """Return what is known about the gap on new rows."""
+        if self.promise.gap == "estimated":
+            return "No group is known, so the gap is an estimate from probabilities of the groups."
         if self.certified_gap is not None:
             when = "if the tolerance was chosen before looking at the results"
             when += "." if self.prices is not None else "; otherwise use `simultaneous=True`."

@@ -132,9 +132,16 @@ def find_places(start: Floats, end: Floats, limit: int = N_STATES) -> Floats:
 
 
 def count_path(
-    pricing: Pricing, counter: Counter, knots: Sequence[Floats], limit: int = N_STATES
+    pricing: Pricing,
+    counter: Counter,
+    knots: Sequence[Floats],
+    limit: int = N_STATES,
+    at_places: Sequence[Floats] | None = None,
 ) -> States:
-    """Return the states of a path through knots of prices, each (L,), counted exactly."""
+    """Return the states of a path through knots of prices, each (L,), counted exactly.
+
+    ``at_places`` are positions on each segment, 0 first; by default they lie between all changes.
+    """
     settings, prices, selected, values = [], [], [], []
     for k, (first, last) in enumerate(zip(knots, [*knots[1:], knots[-1]], strict=True)):
         rows = np.flatnonzero(select(pricing.margins(first), 0.0))
@@ -143,6 +150,8 @@ def count_path(
         if k < len(knots) - 1:
             found = find_crossings(pricing, first, last)
             places = np.append(places, find_places(found.start, found.end, limit))
+            if at_places is not None:
+                places = at_places[k]
             at = np.searchsorted(places, np.maximum(found.at, 0.0), side="left")
             at = np.maximum(at, 1)  # at the knot itself nothing has changed
             changes = counter.changes(found.rows, found.gained, at, len(places))

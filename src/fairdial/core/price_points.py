@@ -27,6 +27,7 @@ from fairdial.core.price_path import (
 )
 from fairdial.core.prices import Gains, Pricing, find_gains
 from fairdial.core.problem import Problem
+from fairdial.core.promise import Promise
 from fairdial.core.rule_sequences import N_PATH, PATH_SHARE, SALT
 
 MIN_STATES, MOST_NUMBERS = 256, 1 << 22  # that are kept, and of their prices and counts
@@ -59,6 +60,10 @@ class PricePoints(PointTable):
         Whether each row changes its decision at most once along the points.
     rules : PriceRules, optional
         What certificates test.
+    unknown : float
+        Calibration rows without a known group, or the sum of their weights.
+    estimate : (S,) float64, optional
+        Estimated gaps on all rows; None if ``gap`` itself is estimated, or every group is known.
     """
 
     def __init__(
@@ -73,11 +78,14 @@ class PricePoints(PointTable):
         *,
         nested: bool,
         rules: PriceRules | None = None,
+        unknown: float = 0.0,
+        estimate: Floats | None = None,
     ) -> None:
         none = np.zeros(len(gap), np.bool_)
         super().__init__(setting, gap, none, np.zeros((len(gap), prices.shape[2])), selected)
         self.prices, self.value, self.gains, self.lines = prices, value, gains, lines
         self.is_nested, self.rules = nested, rules
+        self.unknown, self.estimate = unknown, estimate
 
     def tabulate(self, points: Indices) -> PricePoints:
         """Return some of the points."""
@@ -91,6 +99,8 @@ class PricePoints(PointTable):
             self.lines,
             nested=self.is_nested,
             rules=self.rules,
+            unknown=self.unknown,
+            estimate=None if self.estimate is None else self.estimate[points],
         )
         table.indices = points
         return table
@@ -103,8 +113,18 @@ class PricePoints(PointTable):
 
     def value_of(self, prices: Floats) -> float | None:
         """Return the expected objective at the prices of a point, (J, K)."""
+        return self._find(self.value, prices)
+
+    def promise(self, prices: Floats, n_rows: float) -> Promise:
+        """Return what the gap says at the prices of a point, for as many counted rows."""
+        estimate = None if self.estimate is None else self._find(self.estimate, prices)
+        if self.unknown and self.estimate is None:
+            return Promise("estimated", 0.0, self.unknown, self._find(self.gap, prices))
+        return Promise("counted", n_rows, self.unknown, estimate)
+
+    def _find(self, column: Floats, prices: Floats) -> float | None:
         places = np.flatnonzero((self.prices == prices).all(axis=(1, 2)))
-        return float(self.value[places[0]]) if len(places) else None
+        return float(column[places[0]]) if len(places) else None
 
 
 @dataclass(frozen=True, eq=False)
@@ -145,6 +165,7 @@ class Walk(NamedTuple):
     pricing: Dual
     states: States
     is_single: bool
+    estimate: Floats | None = None  # (S,) gaps on all rows, if some groups are unknown
 
 
 class Scale(NamedTuple):
@@ -159,6 +180,7 @@ class PricedRows(ABC):
     """Calibration rows of a dial with prices."""
 
     weights: Weights | None
+    n_unknown: float = 0.0  # rows without a known group, or the sum of their weights
 
     @abstractmethod
     def take(self, rows: Mask) -> Self:
@@ -201,6 +223,10 @@ class ScoredRows(PricedRows):
         Label of each row.
     weights : (n,) array, optional
         Weights of the rows.
+    unknown : ScoredRows, optional
+        Rows without a known group, each once for every group, with its probability as weight.
+    n_unknown : float
+        Number of these rows, or the sum of their weights.
     """
 
     logits: Scores
@@ -208,6 +234,42 @@ class ScoredRows(PricedRows):
     codes: Codes
     kinds: Kinds | None
     weights: Weights | None = None
+    unknown: ScoredRows | None = None
+    n_unknown: float = 0.0
+
+    @property
+    def n_rows(self) -> float:
+        """Number of rows, or the sum of their weights."""
+        return float(len(self.logits) if self.weights is None else self.weights.sum())
+
+    def spread(self) -> ScoredRows:
+        """Return each row once for every group, with the group's probability as its weight."""
+        n_groups = self.posterior.shape[1]
+        each = np.ones(len(self.logits)) if self.weights is None else self.weights
+        rows = ScoredRows(
+            self.logits.repeat(n_groups),
+            self.posterior.repeat(n_groups, axis=0),
+            np.tile(np.arange(n_groups), len(self.logits)),
+            None if self.kinds is None else self.kinds.repeat(n_groups),
+            (self.posterior * each[:, None]).ravel(),
+        )
+        assert rows.weights is not None
+        return rows.take(rows.weights > 0)
+
+    def join(self, other: ScoredRows) -> ScoredRows:
+        """Return these rows and others, which have weights."""
+        assert other.weights is not None
+        each = np.ones(len(self.logits)) if self.weights is None else self.weights
+        kinds = None
+        if self.kinds is not None and other.kinds is not None:
+            kinds = np.concatenate([self.kinds, other.kinds])
+        return ScoredRows(
+            np.concatenate([self.logits, other.logits]),
+            np.concatenate([self.posterior, other.posterior]),
+            np.concatenate([self.codes, other.codes]),
+            kinds,
+            np.concatenate([each, other.weights]),
+        )
 
     def take(self, rows: Mask) -> ScoredRows:
         """Return some of the rows."""
@@ -258,7 +320,20 @@ class ScoredRows(PricedRows):
         pricing, counter = self.pricing(problem.criterion, scale.gains), self.counter()
         single = problem.nested is True
         knots = find_knots(pricing, counter, problem.criterion, counter.total(), single=single)
-        return Walk(pricing, count_path(pricing, counter, knots), len(knots) <= 2)
+        states, estimate = count_path(pricing, counter, knots), None
+        if self.unknown is not None:
+            every = self.join(self.unknown)
+            segments = [
+                states.setting[np.floor(states.setting) == k] - k for k in range(len(knots))
+            ]
+            found = count_path(
+                every.pricing(problem.criterion, scale.gains),
+                every.counter(),
+                knots,
+                at_places=segments,
+            )
+            estimate = problem.criterion.gap_of(found.selected, every.total())
+        return Walk(pricing, states, len(knots) <= 2, estimate)
 
     def count_rules(self, criterion: Criterion, rules: PricePoints) -> Counts:
         """Return the rows that each rule selects, (R, C, K)."""
@@ -279,7 +354,7 @@ def find_price_points(rows: PricedRows, problem: Problem) -> PricePoints:
 
 def _path_points(rows: PricedRows, problem: Problem, n_bounds: int = N_BOUNDS) -> PricePoints:
     criterion, scale = problem.criterion, rows.scale(problem)
-    pricing, states, single = rows.walk(problem, scale)
+    pricing, states, single, estimate = rows.walk(problem, scale)
     gap = criterion.gap_of(states.selected, rows.total())
     size = states.prices.shape[1] + states.selected[0].size
     kept = improving(gap, min(N_STATES, max(MIN_STATES, MOST_NUMBERS // size)))
@@ -295,6 +370,8 @@ def _path_points(rows: PricedRows, problem: Problem, n_bounds: int = N_BOUNDS) -
         scale.gains,
         scale.unit * lines + np.array([scale.constant, 0.0]),
         nested=single,
+        unknown=rows.n_unknown,
+        estimate=None if estimate is None else estimate[kept],
     )
 
 

@@ -215,6 +215,10 @@ def price_columns(points: PricePoints) -> dict[str, NDArray[Any]]:
         "lines": points.lines.reshape(-1, 2),
         "nested": np.array([points.is_nested]),
     }
+    if points.unknown:
+        columns["unknown"] = np.array([points.unknown])
+    if points.estimate is not None:
+        columns["estimate"] = points.estimate
     rules = points.rules
     if rules is not None:
         columns |= {RULES + name: column for name, column in price_columns(rules.table).items()}
@@ -243,6 +247,15 @@ def price_points_from(columns: dict[str, Any], n_demands: int, cells: Counts) ->
     if nested.shape != (1,) or nested.dtype != np.bool_:
         raise ValueError("nested must be a boolean")
     _check_selected(selected, size, cells)
+    unknown, estimate = 0.0, None
+    if "unknown" in columns:
+        (unknown,) = np.array(columns["unknown"], np.float64).tolist()
+        if not 0 < unknown < np.inf:
+            raise ValueError("rows without a group aren't a number")
+    if "estimate" in columns:
+        estimate = np.array(columns["estimate"], np.float64)
+        if estimate.shape != (size,) or not np.isfinite(estimate).all() or not unknown:
+            raise ValueError("estimated gaps don't match the points")
     rules = None
     if RULES + "found" in columns:
         names = [name for name in columns if name.startswith(RULES)]
@@ -257,6 +270,8 @@ def price_points_from(columns: dict[str, Any], n_demands: int, cells: Counts) ->
         lines,
         nested=bool(nested[0]),
         rules=rules,
+        unknown=unknown,
+        estimate=estimate,
     )
 
 

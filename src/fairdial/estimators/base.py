@@ -31,6 +31,7 @@ from sklearn.utils.validation import _num_samples, check_is_fitted, validate_dat
 from fairdial._arrays import Codes, Floats, Weights
 from fairdial._validation import (
     check_aligned,
+    check_choice,
     check_count,
     check_fraction,
     check_one_tolerance,
@@ -56,7 +57,7 @@ from fairdial.estimators.rows import (
     RowOptions,
     Rows,
     Sample,
-    encode_rows,
+    encode_known,
     groups_by_name,
     hold_out,
     split_column,
@@ -229,7 +230,7 @@ class DialClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
         )
         n_classes = len(self.classes_)
         check_same_length(range(_num_samples(X)), labels, ("X", "y"))
-        codes, groups = encode_rows(sensitive, len(labels), None)
+        known, codes, groups, sensitive = encode_known(sensitive, len(labels), None, self._unknown)
         if len(groups) == 1:
             warn(
                 "all rows belong to one group, so there is no gap to control; pass "
@@ -242,12 +243,19 @@ class DialClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
         places = encode_classes(labels, self.classes_) if n_classes > 2 else None
         given = X, positive, labels, codes, groups, all_rows, none, criterion, strata, weights
         rows = Rows(*given, n_classes, places)
-        rows.compared = self._compare(criterion, sensitive, codes, groups)
+        rows.known = known
+        rows.compared = self._compare(
+            criterion, sensitive, codes if known is None else codes[known], groups
+        )
         crossed = getattr(self, "cv", None) is not None
         if not crossed and self.calibration is not None:
             share = self._held_share(rows)
             rng = check_random_state(self.random_state if seed is None else seed)
-            held = hold_out(rows.cells[all_rows], share, rng)
+            if known is None:
+                held = hold_out(rows.cells[all_rows], share, rng)
+            else:
+                places_known = np.flatnonzero(known[all_rows])
+                held = places_known[hold_out(rows.cells[all_rows][places_known], share, rng)]
             rows.held, rows.train = all_rows[held], np.delete(all_rows, held)
         if crossed or self.calibration is not None:  # fail before anything is trained
             self._check_sample(rows.sample(all_rows if crossed else rows.held))
@@ -352,17 +360,22 @@ class DialClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
         for given in (positive, places):
             if given is not None:
                 check_same_length(range(_num_samples(X)), given, ("X", "y"))
-        codes, groups = encode_rows(sensitive, _num_samples(X), self._trained_groups())
+        known, codes, groups, sensitive = encode_known(
+            sensitive, _num_samples(X), self._trained_groups(), self._unknown
+        )
         weights, criterion, strata = self._read_options(X, self._make_problem(np.inf), more)
-        criterion = self._compare(criterion, sensitive, codes, groups)
+        criterion = self._compare(
+            criterion, sensitive, codes if known is None else codes[known], groups
+        )
         if weights is not None and not weights.all():  # a weight of 0 is no row
             kept = np.flatnonzero(weights)
             X, codes, weights = take_rows(X, kept), codes[kept], weights[kept]
             positive = None if positive is None else positive[kept]
             places = None if places is None else places[kept]
             strata = None if strata is None else strata[kept]
+            known = None if known is None else known[kept]
         given_rows = codes, groups, positive, criterion, strata, weights
-        sample = Sample(*given_rows, n_classes=n_classes, classes=places)
+        sample = Sample(*given_rows, n_classes=n_classes, classes=places, known=known)
         self._check_sample(sample)
         return self._find_frontier(X, sample)
 
@@ -413,6 +426,19 @@ class DialClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
         if overlap == "marginal" and found.has_groupings:
             check_overlap_problem(replace(self._make_problem(np.inf), criterion=found))
         return found
+
+    @property
+    def _unknown(self) -> str:
+        """What to do about rows without a known group."""
+        how: str = check_choice(getattr(self, "unknown", "raise"), "unknown", ("raise", "estimate"))
+        if how == "estimate" and not getattr(self, "blind", False):
+            raise InvalidInputError(
+                "unknown",
+                "be 'raise' unless `blind=True`",
+                given=repr(how),
+                hint="Thresholds of groups need the group.",
+            )
+        return how
 
     def _check_sample(self, sample: Sample) -> None:
         """Raise if these rows can't be calibrated on, such as for small groups."""

@@ -24,7 +24,7 @@ from fairdial._validation import (
     check_tolerance,
     describe_values,
 )
-from fairdial.core.blind import sweep_blind_encoded
+from fairdial.core.blind import Unknown, sweep_blind_encoded
 from fairdial.core.class_problem import check_class_problem
 from fairdial.core.classes import sweep_classes_encoded
 from fairdial.core.criteria import Given
@@ -107,6 +107,10 @@ class FairBayes(ThresholdClassifier):  # alg:post-process for every tolerance at
         Decide without the group: training and calibration rows need it, rows to decide on don't.
         ``fit`` also learns the probability of each group from the features, and prices of groups
         take the place of thresholds. For differences of rates. See :meth:`blindness`.
+    unknown : {"raise", "estimate"}
+        With ``blind=True``, what to do about rows whose group is missing (None, NaN). "estimate":
+        they train the classifier of labels alone, and when calibrating, tolerances hold exactly on
+        the other rows, and the gap on all rows is estimated; see ``Point.promise``.
     group_estimator : classifier, optional
         With ``blind=True``, what learns these probabilities, by ``predict_proba``; by default a
         clone of ``estimator``.
@@ -181,6 +185,7 @@ class FairBayes(ThresholdClassifier):  # alg:post-process for every tolerance at
         rising: bool = False,
         randomize: Literal["hash"] | None = None,
         blind: bool = False,
+        unknown: Unknown = "raise",
         group_estimator: Any = None,
         recalibrate: str | None = None,
         prefit: bool = False,
@@ -204,6 +209,7 @@ class FairBayes(ThresholdClassifier):  # alg:post-process for every tolerance at
         self.rising = rising
         self.randomize = randomize
         self.blind = blind
+        self.unknown = unknown
         self.group_estimator = group_estimator
         self.recalibrate = recalibrate
         self.prefit = prefit
@@ -291,7 +297,8 @@ class FairBayes(ThresholdClassifier):  # alg:post-process for every tolerance at
         fitted = fitted_estimators(scorers)
         self.estimator_ = fitted if len(parts) > 1 or self.per_group else fitted[0]
         if self.blind:
-            groups = fit_groups(self, rows, rows.train)
+            known = rows.train if rows.known is None else rows.train[rows.known[rows.train]]
+            groups = fit_groups(self, rows, known)
             self.scorer_ = BlindScorer(self.scorer_, groups, len(rows.groups))
         return self._calibrate_held_out(rows)
 
@@ -436,6 +443,7 @@ class FairBayes(ThresholdClassifier):  # alg:post-process for every tolerance at
             min_count=1,
             certificate=sample.certificate,
             argument="sensitive_features",
+            known=sample.known,
         )
         return self
 

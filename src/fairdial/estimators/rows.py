@@ -18,6 +18,7 @@ from sklearn.utils import _safe_indexing
 
 from fairdial._arrays import Codes, Counts, Indices, Kinds, Mask, Weights
 from fairdial._validation import check_same_length, did_you_mean, encode_groups, match_groups
+from fairdial.core.blind import take_known
 from fairdial.core.class_path import ClassCounter
 from fairdial.core.criteria import Criterion
 from fairdial.core.decide import count_rows
@@ -60,6 +61,8 @@ class Sample:
         Number of classes.
     classes : (n,) int array, optional
         Class of each row, if there are more than two; ``positive`` is then None.
+    known : (n,) bool array, optional
+        Rows whose group is known, if some aren't.
     """
 
     codes: Codes
@@ -71,6 +74,7 @@ class Sample:
     certificate: Certificate = "declared"
     n_classes: int = 2
     classes: Codes | None = None
+    known: Mask | None = None
 
     @property
     def is_labeled(self) -> bool:
@@ -97,7 +101,10 @@ class Sample:
         if self.n_classes > 2:
             n_groups = len(self.groups)
             return ClassCounter(self.codes, self.classes, self.n_classes, n_groups).total()
-        return count_rows(self.codes, self.kinds, len(self.groups), self.n_kinds)
+        codes, kinds = self.codes, self.kinds
+        if self.known is not None:
+            codes, kinds = codes[self.known], None if kinds is None else kinds[self.known]
+        return count_rows(codes, kinds, len(self.groups), self.n_kinds)
 
 
 @dataclass
@@ -128,6 +135,8 @@ class Rows:
         Number of classes.
     classes : (n,) int array, optional
         Class of each row, if there are more than two; ``y`` then says nothing.
+    known : (n,) bool array, optional
+        Rows whose group is known, if some aren't; only these are held out.
     compared : Criterion, optional
         What calibration compares, if groups overlap; the criterion by default.
     """
@@ -145,6 +154,7 @@ class Rows:
     n_classes: int = 2
     classes: Codes | None = None
     compared: Criterion | None = None
+    known: Mask | None = None
 
     @property
     def cells(self) -> Indices:
@@ -253,6 +263,26 @@ def encode_rows(
         codes, names = encode_groups(sensitive, "sensitive_features")
     check_same_length(range(n_rows), codes, ("X", "sensitive_features"))
     return codes, names
+
+
+def encode_known(
+    sensitive: Any, n_rows: int, known: tuple[Hashable, ...] | None, unknown: str
+) -> tuple[Mask | None, Codes, tuple[Hashable, ...], Any]:
+    """Return which rows have a group (None: all), group codes and names, and their groups."""
+    missing = np.zeros(n_rows, np.bool_)
+    if unknown == "estimate" and sensitive is not None:
+        check_same_length(range(n_rows), range(len(sensitive)), ("X", "sensitive_features"))
+        table = np.asarray(sensitive, dtype=object).reshape(n_rows, -1)
+        missing = np.asarray(pd.isna(table).any(axis=1), np.bool_)
+    if not missing.any():
+        return None, *encode_rows(sensitive, n_rows, known), sensitive
+    if missing.all():
+        raise InvalidInputError(
+            "sensitive_features", "have a group in some rows", given="missing values alone"
+        )
+    some, codes = take_known(sensitive, ~missing), np.zeros(n_rows, np.intp)
+    codes[~missing], names = encode_rows(some, int((~missing).sum()), known)
+    return ~missing, codes, names, some
 
 
 def groups_by_name(method: Callable[Parameters, Result]) -> Callable[Parameters, Result]:

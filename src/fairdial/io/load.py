@@ -66,6 +66,7 @@ PARAMETERS_OF_3 = {"objective", "budget", "nested", "rising", "randomize"}  # ne
 MOST_CLASSES = 10_000  # of a model
 PARAMETERS_OF_4 = {
     "groups",
+    "unknown",
     "blind",
     "group_estimator",
     "limit_classes",
