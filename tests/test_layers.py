@@ -17,7 +17,7 @@ LAYERS = (
     {"__main__"},
     {"cli"},
     {"report"},
-    {"bench", "serve"},
+    {"bench", "mlflow", "serve"},
     {"io"},
     {"registry"},
     {"paper"},
@@ -178,6 +178,11 @@ def test_the_core_needs_neither_pandas_nor_scikit_learn_to_be_imported(module):
 def test_engines_are_imported_when_they_are_used(module):
     for library in ("polars", "duckdb", "dask", "pyspark", "ray"):
         assert not uses(imported_at_once(module), library)
+
+
+@pytest.mark.parametrize("module", INSIDE)
+def test_mlflow_is_imported_when_it_is_used(module):
+    assert not uses(imported_at_once(module), "mlflow")
 
 
 @pytest.mark.parametrize("module", INSIDE)

@@ -18,7 +18,7 @@ ROOT = Path(__file__).resolve().parents[1]
 USED = {"bench", "dist", "images", "large", "onnx", "plot", "postgres", "save", "serve", "torch"}
 ENGINES = {"polars", "ray", "spark"}
 BOOSTERS = {"catboost", "lightgbm", "xgboost"}
-EXTRAS = USED | ENGINES | BOOSTERS | {"all", "docs", "peers", "tarte", "test"}
+EXTRAS = USED | ENGINES | BOOSTERS | {"all", "docs", "mlflow", "peers", "tarte", "test"}
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 
 

@@ -29,6 +29,7 @@ from fairdial import (
 from fairdial.core.rising import rising_frontier
 from fairdial.datasets import make_gaussian
 from fairdial.io.card import CONFIDENCE, TOLERANCES, UNCONSTRAINED, model_card
+from fairdial.io.card_metadata import card_metadata
 
 DATA = make_gaussian(2500, random_state=0)
 NET = Network(members=1, hidden=(4,), head=3, epochs=2)
@@ -241,7 +242,7 @@ def test_how_to_load_it_names_what_is_needed(tmp_path) -> None:
     names: dict[str, Any] = {}
     exec(code.replace(str(tmp_path), str(tmp_path / "this folder")), names)
     assert isinstance(names["model"], FairBayes)
-    assert (tmp_path / "this folder" / "MODEL_CARD.md").read_text() == card
+    assert (tmp_path / "this folder" / "MODEL_CARD.md").read_text().endswith(f"\n\n{card}")
     again = fairdial.load(tmp_path / "this folder")
     assert model_card(again) == card
 
@@ -251,3 +252,40 @@ def test_a_frame_of_groups_is_shown_as_intersections() -> None:
     frame = pd.DataFrame({"a": DATA.groups, "b": other})
     head, *_ = table(model_card(fitted(FairBayes(LOGISTIC), groups=frame)), "Operating points")
     assert head[3] == "selected: group 0 & x"
+
+
+@pytest.mark.parametrize("tolerance", [0.07, None])
+def test_the_metadata_are_yaml_with_the_figures_of_the_default_tolerance(tolerance):
+    yaml = pytest.importorskip("yaml")
+    options = {"calibration": None} if tolerance is None else {"tolerance": tolerance}
+    model = fitted(FairBayes(LOGISTIC, **options))
+    before, text, after = card_metadata(model).split("---")
+    assert before.strip() == after.strip() == ""
+    found = yaml.safe_load(text)
+    assert found["library_name"] == "fairdial"
+    assert "fairness" in found["tags"]
+    if tolerance is None:
+        assert "model-index" not in found
+        return
+    (entry,) = found["model-index"]
+    ((gap, accuracy), (task, name)) = _metrics(entry)
+    point = model.frontier_.at(tolerance)
+    assert gap == pytest.approx(point.gap, abs=1e-6)
+    assert accuracy == pytest.approx(point.accuracy, abs=1e-6)
+    assert (task, name) == ("tabular-classification", "calibration rows")
+
+
+def _metrics(entry):
+    (result,) = entry["results"]
+    values = {metric["type"]: metric["value"] for metric in result["metrics"]}
+    return (values["demographic_parity_gap"], values["accuracy"]), (
+        result["task"]["type"],
+        result["dataset"]["name"],
+    )
+
+
+def test_a_saved_card_begins_with_its_metadata(tmp_path):
+    model = fitted(FairBayes(LOGISTIC))
+    model.save(tmp_path / "model")
+    text = (tmp_path / "model" / "MODEL_CARD.md").read_text("utf-8")
+    assert text == f"{card_metadata(model)}\n\n{model_card(model, sees_group=False)}"

@@ -26,6 +26,7 @@ from fairdial.estimators.plain import PlainScorer, convert_scorer
 from fairdial.estimators.scorers import AveragedScorer, SklearnScorer
 from fairdial.forests.forest import CannotConvertError
 from fairdial.io.card import model_card
+from fairdial.io.card_metadata import card_metadata
 from fairdial.io.folder import write_folder
 from fairdial.io.frontiers import FRONTIER, frontier_to_arrays
 from fairdial.io.manifest import OBJECTS, Key, sees_group
@@ -60,7 +61,7 @@ def save_model(
     """Write a fitted estimator to a folder; return the model's hash."""
     manifest, files = describe_model(model)
     card = model_card(model, sees_group=sees_group(manifest["scorer"]))
-    files[CARD] = card.encode(errors="backslashreplace")
+    files[CARD] = f"{card_metadata(model)}\n\n{card}".encode(errors="backslashreplace")
     return write_folder(folder, manifest, files, overwrite=overwrite, key=key)
 
 
