@@ -78,6 +78,7 @@ STEPS = (
     Step("blind.py", "Blind dials", "--splits 3"),
     Step("blind_peers.py", "Blind dials compared with other libraries", "--adult 2", peers=True),
     Step("overlap.py", "Overlapping groups"),
+    Step("classes.py", "More than two classes", "--splits 2"),
     Step("brute_force.py", "The dial and brute force", "--cases 3000"),
     Step("parquet.py", "More rows than memory", "--repeats 1"),
     Step("stacks.py", "Ten settings in one stack", "--epochs 3 --rounds 2"),
