@@ -124,8 +124,8 @@ def calibrate(
             "hash": saved,
             **problem_data(frontier),
             "tolerance": default,
-            "calibration_rows": json_number(frontier.cells.sum()),
-            "labels": len(frontier.counts) == 2,
+            "calibration_rows": json_number(frontier.counts.sum()),
+            "labels": frontier.has_labels,
             "frontier": lines,
         },
         f"On {describe_rows(frontier, 'new rows')}, {describe_problem(frontier)}:",
@@ -144,7 +144,8 @@ class Columns(NamedTuple):
 
 def _warn_without_strata(model: DialClassifier, control: Sequence[str]) -> None:
     """Warn if the model held its demands within strata, and these rows have none."""
-    strata = model.frontier_.criterion.n_strata if hasattr(model, "frontier_") else 1
+    known = hasattr(model, "frontier_") and model.frontier_.classes is None
+    strata = model.frontier_.criterion.n_strata if known else 1
     if strata > 1 and not control:
         warn(
             f"MODEL met its demands within each of {strata} strata; without `control`, they hold "

@@ -13,6 +13,7 @@ from fairdial.cli.output import Output
 from fairdial.errors import InvalidInputError
 
 if TYPE_CHECKING:
+    import pandas as pd
     from rich.table import Table
 
     from fairdial.cli.points import Json
@@ -161,6 +162,8 @@ def _group_table(point: Point, changes: list[Json], start: float) -> Table:
     from fairdial.cli.problems import count, digits, spell
 
     frame = point.to_frame()
+    if point.classes is not None:
+        return _class_table(frame, changes, start)
     head = ["group", *map(spell, frame), f"selected rows,\nchange from {start:g}"]
     lines = []
     balances = [change["balance"] for change in changes]
@@ -175,4 +178,18 @@ def _group_table(point: Point, changes: list[Json], start: float) -> Table:
             of_column = math.isnan(line["threshold"])  # which has one in each intersection
             cells[1] = "" if of_column else f"{line['threshold']:+.4f}"
         lines.append([str(group), *cells, count(balance, "+") if balance else "0"])
+    return table(head, lines)
+
+
+def _class_table(frame: pd.DataFrame, changes: list[Json], start: float) -> Table:
+    from fairdial.cli.output import table
+    from fairdial.cli.problems import count, digits, spell
+
+    head = ["class", "group", *map(spell, frame), f"decided,\nchange from {start:g}"]
+    lines = []
+    for ((name, group), line), change in zip(frame.iterrows(), changes, strict=True):
+        cells = [count(v) if n in ("rows", "decided") else digits(v) for n, v in line.items()]
+        balance = change["balance"]
+        moved = count(balance, "+") if balance else "0"
+        lines.append([str(name), str(group), *cells, moved])
     return table(head, lines)

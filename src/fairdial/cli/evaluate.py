@@ -72,10 +72,12 @@ def evaluate(
     every figure is weighted and there are no intervals; with --control, demands are measured within
     each value of the column.
     """
+    from fairdial.cli.class_figures import measure_classes
     from fairdial.cli.model_rows import match_known_groups, read_labeled_rows, read_row_options
     from fairdial.cli.models import open_model
     from fairdial.cli.points import holds_for_any, json_value
     from fairdial.cli.predict import score
+    from fairdial.core.class_prices import choose_class
     from fairdial.core.decide import select
 
     model = open_model(folder, key_file, trust)
@@ -88,24 +90,27 @@ def evaluate(
         drop_missing=drop_missing,
         note=show.note,
     )
-    truth = None if y is None else y.isin([model.classes_[1]]).to_numpy()
     codes = match_known_groups(model, rows)
     chosen = float(model.default_tolerance if tolerance is None else tolerance)
     margin, _ = score(model, rows, codes, chosen, confidence, simultaneous)
     given = read_row_options(rows.table, weights, control)
-    measured = Measured(
-        select(margin, 0.0),
-        truth,
-        codes,
-        rows.groups,
-        given.get("sample_weight"),
-        given.get("control_features"),
-    )
-    found = measure(model, measured, level) | {
+    if margin.ndim == 2:
+        figures = measure_classes(model, choose_class(margin), y, codes, given, level)
+    else:
+        measured = Measured(
+            select(margin, 0.0),
+            None if y is None else y.isin([model.classes_[1]]).to_numpy(),
+            codes,
+            rows.groups,
+            given.get("sample_weight"),
+            given.get("control_features"),
+        )
+        figures = measure(model, measured, level)
+    found = figures | {
         "tolerance": chosen,
         "confidence": confidence,
         "simultaneous": holds_for_any(model.frontier_, confidence, simultaneous),
-        "positive": json_value(model.classes_[1]),
+        "positive": None if margin.ndim == 2 else json_value(model.classes_[1]),
         "hash": model.model_hash_,
     }
     found |= compare(found)
@@ -254,13 +259,15 @@ def _table(found: Json) -> Table:
     from fairdial.cli.output import table
     from fairdial.cli.problems import count, digits, spell
 
-    names = [name for name in found["groups"][0] if name != "group"]
+    keys = [name for name in ("class", "group") if name in found["groups"][0]]
+    names = [name for name in found["groups"][0] if name not in keys]
+    counted = ("rows", "selected", "decided")
     lines = [
-        [str(line["group"])]
-        + [count(line[n]) if n in ("rows", "selected") else digits(line[n]) for n in names]
+        [str(line[key]) for key in keys]
+        + [count(line[n]) if n in counted else digits(line[n]) for n in names]
         for line in found["groups"]
     ]
-    return table(["group", *map(spell, names)], lines)
+    return table([*keys, *map(spell, names)], lines)
 
 
 def _demands_table(found: Json) -> Table:
@@ -268,7 +275,7 @@ def _demands_table(found: Json) -> Table:
     from fairdial.cli.output import table
     from fairdial.cli.problems import digits, spell
 
-    groups = [str(line["group"]) for line in found["groups"]]
+    groups = list(dict.fromkeys(str(line["group"]) for line in found["groups"]))
     few = len(groups) == len(found["demands"][0]["rates"]) and len(groups) <= MOST_GROUPS
     lines = []
     for line in found["demands"]:

@@ -117,6 +117,10 @@ def export(
     if onnx is not None:
         _check_graph(folder, key_file)
     summary, frontier = read_frontier(folder, key_file)
+    if frontier.classes is not None:
+        from fairdial.core.frontier import refuse_prices
+
+        refuse_prices(frontier, "exported")
     writers: dict[Path, Callable[[Path], object]] = {}
     if thresholds is not None:
         frame = threshold_table(frontier, tolerances or (summary.tolerance,))

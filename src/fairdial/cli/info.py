@@ -62,7 +62,8 @@ def describe(folder: Path, summary: Summary) -> dict[str, Any]:
     manifest, frontier = summary.manifest, summary.frontier
     parameters, stored = manifest["parameters"], manifest.get("training")
     training: Mapping[str, Any] = {} if stored is None else training_from_data(stored)
-    negative, positive = unpack(manifest["classes"]).tolist()
+    labels = unpack(manifest["classes"]).tolist()
+    negative, positive = labels if len(labels) == 2 else (None, None)
     sensitive = unpack(parameters["sensitive_column"])
     groups = {}
     if frontier is not None:
@@ -82,6 +83,7 @@ def describe(folder: Path, summary: Summary) -> dict[str, Any]:
         "label": manifest["label"],
         "negative": json_value(negative),
         "positive": json_value(positive),
+        "classes": [json_value(label) for label in labels],
         "sensitive": None if sensitive is None else _as_list(sensitive),
         "missing_group": training.get("missing_group"),
         "proxies": training.get("proxies"),
@@ -119,8 +121,14 @@ def _lines(data: dict[str, Any]) -> dict[str, str]:
         "criterion": data["criterion"],
         "default tolerance": f"{data['tolerance']:g}",
         "label column": data["label"] or "-",
-        "positive class": repr(data["positive"]),
-        "negative class": repr(data["negative"]),
+        **(
+            {"classes": ", ".join(map(repr, data["classes"]))}
+            if len(data["classes"]) > 2
+            else {
+                "positive class": repr(data["positive"]),
+                "negative class": repr(data["negative"]),
+            }
+        ),
         "group column": ", ".join(data["sensitive"] or ["-"])
         + ("" if missing is None else f" ({missing!r} where missing)"),
         "groups": ", ".join(
@@ -160,7 +168,7 @@ def _problem_lines(frontier: Frontier) -> dict[str, str]:
 
     lines = {"objective": describe_objective(frontier), "budget": describe_budget(frontier)}
     lines["nested"] = describe_nesting(frontier)
-    if frontier.criterion.n_strata > 1:
+    if frontier.criterion.n_strata > 1 and frontier.classes is None:
         lines["strata"] = str(frontier.criterion.n_strata)
     return lines
 

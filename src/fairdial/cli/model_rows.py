@@ -331,6 +331,6 @@ def check_label_values(column: pd.Series, classes: list[Hashable], *, needed: bo
     if len(other):
         raise InvalidInputError(
             "data",
-            f"hold {classes[0]!r} or {classes[1]!r} in {column.name!r}, as in training",
+            f"hold {' or '.join(map(repr, classes))} in {column.name!r}, as in training",
             given=f"{other.iloc[0]!r} in {row_name(other.index[0])}",
         )

@@ -6,6 +6,7 @@ import math
 import shlex
 import warnings
 from collections.abc import Sequence
+from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -67,16 +68,21 @@ def points_at(frontier: Frontier, tolerances: Sequence[float]) -> list[Point]:
 def point_data(point: Point) -> Json:
     """Return an operating point for JSON."""
     selected = point.selected.sum(axis=0)
-    of_columns = [grouping.pool(selected) for grouping in point.criterion.groupings]
-    groups = [
-        {"group": json_value(name), "selected": json_number(count)}
-        | {column: json_value(value) for column, value in line.items()}
-        for (name, line), count in zip(
-            point.to_frame().to_dict("index").items(),
-            [count for counts in (selected, *of_columns) for count in counts],
-            strict=True,
-        )
-    ]
+    lines = point.to_frame().to_dict("index")
+    if point.classes is not None:
+        groups = [
+            {"class": json_value(name), "group": json_value(group)}
+            | {column: json_value(value) for column, value in line.items()}
+            for (name, group), line in lines.items()
+        ]
+    else:
+        of_columns = [grouping.pool(selected) for grouping in point.criterion.groupings]
+        counts = [count for counts in (selected, *of_columns) for count in counts]
+        groups = [
+            {"group": json_value(name), "selected": json_number(count)}
+            | {column: json_value(value) for column, value in line.items()}
+            for (name, line), count in zip(lines.items(), counts, strict=True)
+        ]
     if point.lottery is not None:
         for line, thresholds, shares in zip(groups, *point.lottery, strict=False):
             line["lottery"] = [
@@ -93,12 +99,14 @@ def point_data(point: Point) -> Json:
         "gap": json_value(point.gap),
         "gaps": point.gaps,
         "demands": demands_data(point),
-        "selected_share": float(point.selected.sum() / point.counts.sum()),
+        "selected_share": None
+        if point.classes is not None
+        else float(point.selected.sum() / point.counts.sum()),
         "feasible": point.feasible,
         "setting": json_value(point.setting),
         "confidence": point.confidence,
         "certified_gap": json_value(point.certified_gap),
-        "rows": json_number(point.cells.sum()),
+        "rows": json_number(point.counts.sum()),
         "groups": groups,
     }
 
@@ -113,6 +121,13 @@ def count_changes(before: Point, after: Point) -> list[Json]:
     """
     change = (after.selected - before.selected).sum(axis=0).tolist()
     found = []
+    if after.classes is not None:  # of each class
+        moved = (after.selected - before.selected).ravel().tolist()
+        cells = product(after.classes, after.groups)
+        return [
+            {"class": json_value(name), "group": json_value(group), "balance": json_number(balance)}
+            for (name, group), balance in zip(cells, moved, strict=True)
+        ]
     for group, balance in zip(after.groups, map(json_number, change), strict=True):
         line: Json = {"group": json_value(group), "balance": balance}
         if after.has_thresholds and after.lottery is None:
@@ -166,6 +181,7 @@ def _summary_table(points: Sequence[Point], default: float) -> str | Table:
     first = points[0]
     plain = is_plain(first.criterion)
     rates = list(dict.fromkeys((SELECTION, *(first.criterion.rates if plain else ()))))
+    rates = [] if first.classes is not None else rates
     few = len(first.groups) * len(rates) <= MOST_RATES
     names = first.groups if few else ("lowest", "highest")
     columns = [f"{title(rate)}\n{name}" for rate in rates for name in names]
@@ -200,6 +216,8 @@ def _summary_table(points: Sequence[Point], default: float) -> str | Table:
 
 def decision_of_all(point: Point) -> str | None:
     """Return "no one" or "everyone" if all rows have the same decision; else None."""
+    if point.classes is not None:
+        return None
     share = point.selected.sum() / point.counts.sum()
     return {0.0: "no one", 1.0: "everyone"}.get(float(share))
 
@@ -267,7 +285,7 @@ def describe_point(frontier: Frontier, point: Point, any_tolerance: bool | None)
 def describe_bound(frontier: Frontier, point: Point, any_tolerance: bool | None) -> str:
     """Describe what a certified point says about new rows, and on which condition."""
     when = "if the tolerance was chosen before looking at the results"
-    when += "." if frontier.is_blind else "; use --simultaneous if it was chosen after."
+    when += "." if frontier.has_prices else "; use --simultaneous if it was chosen after."
     if any_tolerance:
         when = "even if the tolerance was chosen after looking at the results."
     return (

@@ -67,9 +67,12 @@ def predict(
     The columns are the decision, as a label; the margin, by which the score is above (or below, if
     negative) the threshold, in log-odds; and, for methods with thresholds, the logit, which is the
     score itself. The logit is the same at every tolerance, and is what calibrate --scores reads.
-    DATA must have the features and group columns of training (a blind model needs no group
-    columns); other columns are ignored.
+    With more than two classes the margin is how far the class that is decided is above the next
+    one, in probability after prices. DATA must have the features and group columns of training (a
+    blind model needs no group columns); other columns are ignored.
     """
+    import numpy as np
+
     from fairdial.cli.model_rows import match_known_groups, read_rows
     from fairdial.cli.output import (
         STDOUT,
@@ -81,6 +84,7 @@ def predict(
     from fairdial.cli.plain_dial import open_to_predict
     from fairdial.cli.points import describe_bound, holds_for_any, json_value
     from fairdial.cli.reading import require_columns, split_names
+    from fairdial.core.class_prices import choose_class, lead_of
     from fairdial.core.decide import select
 
     if out != STDOUT:
@@ -108,38 +112,44 @@ def predict(
     codes = None if model.frontier_.is_blind else match_known_groups(model, rows)
     chosen = float(model.default_tolerance if tolerance is None else tolerance)
     margin, logits = score(model, rows, codes, chosen, confidence, simultaneous)
-    selected = select(margin, 0.0)
+    places = select(margin, 0.0).astype(int)
+    if margin.ndim == 2:
+        places = choose_class(margin)
+        margin = lead_of(margin)
     found = rows.verbatim
     if is_parquet(out):  # calibrate --scores reads it: groups under the names that MODEL knows
         known = rows.group_columns
         found = found.assign(**{name: known[name] for name in copied if name in known})
-    found = found.assign(**{DECISION: model.classes_[selected.astype(int)], MARGIN: margin})
+    found = found.assign(**{DECISION: model.classes_[places], MARGIN: margin})
     if logits is not None:
         found[LOGIT] = logits
     if not is_parquet(out):
         warn_of_formulas(found[copied])
     write_table(found, out, overwrite=overwrite)
+    labels, several = model.classes_.tolist(), len(model.classes_) > 2
+    counts = np.bincount(places, minlength=len(labels)).tolist()
     result = {
         "out": str(out),
         "rows": len(found),
-        "selected": int(selected.sum()),
+        "selected": None if several else counts[1],
+        "decided": {str(label): n for label, n in zip(labels, counts, strict=True)},
         "tolerance": chosen,
         "confidence": confidence,
         "simultaneous": holds_for_any(model.frontier_, confidence, simultaneous),
-        "positive": json_value(model.classes_[1]),
+        "positive": None if several else json_value(labels[1]),
         "hash": model.model_hash_,
     }
     if show.as_json:
         show.result(result)
     where = "" if out == STDOUT else f"{out}: "
-    show.note(
-        f"{where}{len(found):,} decisions at tolerance {chosen:g}, of which {selected.sum():,} are "
-        f"{result['positive']!r}."
-    )
+    shares = [f"{n:,} are {label!r}" for label, n in zip(labels, counts, strict=True)]
+    named = ", ".join(shares if several else shares[1:])
+    show.note(f"{where}{len(found):,} decisions at tolerance {chosen:g}, of which {named}.")
     if confidence is not None:
         frontier = model.frontier_
         point = frontier.at(chosen, confidence=confidence, simultaneous=simultaneous)
-        show.note(describe_bound(frontier, point, result["simultaneous"]))
+        anyway = holds_for_any(frontier, confidence, simultaneous)
+        show.note(describe_bound(frontier, point, anyway))
 
 
 def warn_of_formulas(copied: pd.DataFrame) -> None:
@@ -163,7 +173,10 @@ def score(
     confidence: float | None,
     simultaneous: bool,
 ) -> tuple[Floats, Floats | None]:
-    """Return margins and, for methods with thresholds, logits; each row is scored once."""
+    """Return margins and, for methods with thresholds, logits; each row is scored once.
+
+    With more than two classes, margins are values of the classes, (n, C).
+    """
     import numpy as np
 
     from fairdial.cli.models import held_out_share, sizing_refusals
@@ -180,7 +193,7 @@ def score(
 
     given, held_out = rows.sensitive_features, held_out_share(model.get_params(deep=False))
     with sizing_refusals(held_out):
-        if not isinstance(model, ThresholdClassifier) or model.frontier_.is_blind:
+        if not isinstance(model, ThresholdClassifier) or model.frontier_.has_prices:
             asked = np.full(len(rows.X), tolerance) if simultaneous else tolerance
             margin = model.decision_function(
                 rows.X, sensitive_features=given, tolerance=asked, confidence=confidence

@@ -96,7 +96,9 @@ def describe_nesting(frontier: Frontier) -> str:
     """Return whether rows can change back along the dial, and what nesting costs."""
     if frontier.is_family:
         return "no (each model decides for itself)"
-    if frontier.is_blind and not frontier.nested:
+    if frontier.classes is not None and frontier.nested:
+        return "yes (no row returns to a class that it left)"
+    if frontier.has_prices and not frontier.nested:
         return "no (a row may change its decision back along the dial)"
     if frontier.problem.randomize is not None:
         return "no (a lottery by a hash of the row; the tolerance holds in expectation)"
@@ -112,14 +114,17 @@ def describe_nesting(frontier: Frontier) -> str:
 def describe_rows(frontier: Frontier, kind: str) -> str:
     """Return the number of calibration rows; the sum of their weights if they have weights."""
     if frontier.certificate == "weighted":
-        return f"{kind} with a total weight of {number_of_rows(frontier.cells)}"
-    return f"{number_of_rows(frontier.cells)} {kind}"
+        return f"{kind} with a total weight of {number_of_rows(frontier.counts)}"
+    return f"{number_of_rows(frontier.counts)} {kind}"
 
 
 def describe_problem(frontier: Frontier) -> str:
     """Return criterion, and what differs from maximizing accuracy without a budget, in one line."""
     parts = [spell(frontier.criterion.name)]
-    if frontier.criterion.n_strata > 1:
+    if frontier.classes is not None:
+        limited = {demand.strata for demand in frontier.criterion.demands}
+        parts[0] += f" for {len(limited)} of {len(frontier.classes)} classes"
+    elif frontier.criterion.n_strata > 1:
         parts[0] += f" within {frontier.criterion.n_strata} strata"
     if frontier.objective.name != "accuracy":
         parts.append(f"objective {describe_objective(frontier)}")
@@ -189,8 +194,8 @@ def rising_point(frontier: Frontier, tolerance: float) -> Point:
     given = "thresholds that can't only fall"
     if frontier.problem.randomize:
         given = "a lottery"
-    elif frontier.is_family or frontier.is_blind:
-        given = "a model family" if frontier.is_family else "a blind dial"
+    elif frontier.is_family or frontier.has_prices:
+        given = "a model family" if frontier.is_family else "prices"
     raise InvalidInputError(
         "rising",
         "be used with groups whose thresholds can be lowered within all maximum rates",

@@ -23,7 +23,7 @@ from fairdial.cli.problem_options import (
     stating_problem,
 )
 from fairdial.errors import InvalidInputError, require_extra, require_torch
-from fairdial.registry import find, methods, names
+from fairdial.registry import Method, find, methods, names
 
 if TYPE_CHECKING:
     from fairdial.cli.points import Json
@@ -45,7 +45,9 @@ class MethodChoice(click.Choice):  # type: ignore[type-arg]  # generic from clic
 
 @click.command()
 @options.DATA
-@click.option("--label", required=True, metavar="COLUMN", help="Label column, with two values.")
+@click.option(
+    "--label", required=True, metavar="COLUMN", help="Label column: two values, or classes."
+)
 @click.option(
     "--sensitive",
     required=True,
@@ -226,8 +228,14 @@ def train(
         missing_group=missing_group,
         drop_missing=drop_missing,
         merge_small=merge_small,
+        two_labels=_why_two_labels(chosen, blind=blind, recalibrate=recalibrate),
         note=show.note,
     )
+    classes = len(rows.y.unique()) > 2
+    if classes and calibration == "auto":
+        raise InvalidInputError(
+            "calibration", "be a share with more than two classes", given="auto"
+        )
     declared = problem.declared_tolerance()
     default = tolerance if tolerance is not None else declared or 0.0
     criterion = problem.criterion or join_criteria(["demographic_parity"], problem.ratio)
@@ -308,6 +316,13 @@ def train(
         )
 
 
+def _why_two_labels(method: Method, *, blind: bool, recalibrate: bool) -> str:
+    """Return why a label has two values; nothing if it may have more."""
+    if blind or recalibrate:
+        return f"with --{'blind' if blind else 'recalibrate'}"
+    return "" if method.kind == "learner" else f"for --method {method.name}"
+
+
 def _planned_share(
     rows: TrainingRows, criterion: Any, tolerance: float, note: Callable[[str], None]
 ) -> float:
@@ -361,13 +376,18 @@ def _report(
     if tolerance is not None:
         warn_if_unreachable(frontier, tolerance, "and predict uses that one")
     warn_if_useless(frontier, default)
-    negative, positive = model.classes_.tolist()
+    labels = model.classes_.tolist()
+    negative, positive = labels[0], labels[1] if len(labels) == 2 else None
+    what = f"Positive class: {rows.y.name} = {positive!r} (negative: {negative!r})."
+    if positive is None:
+        what = f"Classes of {rows.y.name}: {', '.join(map(repr, labels))}."
     show.result(
         result
         | {
             **problem_data(frontier),
             "label": rows.y.name,
             "positive": json_value(positive),
+            "classes": [json_value(label) for label in labels],
             "sensitive": rows.groups,
             "missing_group": model.training_.get("missing_group"),
             "merged_groups": model.training_.get("merged_groups"),
@@ -378,12 +398,11 @@ def _report(
             "training_rows": model.training_["rows"],
             "weights": None if rows.weights is None else rows.weights.name,
             "control": rows.control,
-            "calibration_rows": json_number(frontier.cells.sum()),
+            "calibration_rows": json_number(frontier.counts.sum()),
             "tolerance": default,
             "frontier": lines,
         },
-        f"Positive class: {rows.y.name} = {positive!r} (negative: {negative!r}). On "
-        f"{describe_rows(frontier, 'rows')} held out from training, "
+        f"{what} On {describe_rows(frontier, 'rows')} held out from training, "
         f"{describe_problem(frontier)}:",
         *parts,
     )

@@ -37,6 +37,7 @@ from fairdial.tables.values import as_text, fill_groups, merge_groups, merge_lab
 
 MOST_LABELS = 10  # that an error lists
 MOST_GROUPS = 100
+MOST_CLASSES = 100  # with more, a label is probably a number
 OTHER = "Other"  # name of small groups together
 MANY_REPEATED = 0.01  # share of rows from which they draw a note
 MOST_PROXIES = 3  # columns that a model remembers
@@ -133,11 +134,13 @@ def training_rows(
     missing_group: str | None,
     drop_missing: bool,
     merge_small: int | None = None,
+    two_labels: str = "",
     note: Note,
 ) -> TrainingRows:
     """Return the labels, features and groups of a table; the parameters are train's options.
 
-    ``note`` gets a sentence on the rows that are left out, or get the group ``missing_group``.
+    ``two_labels`` says why the label has two values, if it can't have more. ``note`` gets a
+    sentence on the rows that are left out, or get the group ``missing_group``.
     """
     require_columns(table, [label], "label")
     groups = split_names(sensitive, table.columns)
@@ -175,7 +178,7 @@ def training_rows(
             f"{label!r} has {len(others) + 1} values: {', '.join(map(repr, others))} are combined "
             f"into {negative_name(str(positive))!r}."
         )
-    y, chosen = check_labels(table[label], positive)
+    y, chosen = check_labels(table[label], positive, two=two_labels)
     check_groups(table[groups])
     repeated = int(table.duplicated().sum())
     if repeated >= MANY_REPEATED * len(table):
@@ -237,8 +240,13 @@ def _further_labels(column: pd.Series, positive: str | None) -> list[str]:
     return [value for value in values if value != positive]
 
 
-def check_labels(column: pd.Series, positive: str | None) -> tuple[pd.Series, Label | None]:
-    """Return the labels and the positive one, in its type; None if the user named none."""
+def check_labels(
+    column: pd.Series, positive: str | None, *, two: str = ""
+) -> tuple[pd.Series, Label | None]:
+    """Return the labels and the positive one, in its type; None if the user named none.
+
+    ``two`` says why there are two labels, if there can't be more.
+    """
     missing = column.isna().to_numpy()
     if missing.any():
         raise InvalidInputError(
@@ -248,11 +256,18 @@ def check_labels(column: pd.Series, positive: str | None) -> tuple[pd.Series, La
             hint="`drop_missing` leaves those rows out.",
         )
     values = sorted(column.unique().tolist(), key=str)
-    if len(values) != 2:
+    most = 2 if two or positive is not None else MOST_CLASSES
+    if not 2 <= len(values) <= most:
         listed = quote_names(values[:MOST_LABELS])
         more = ", ..." if len(values) > MOST_LABELS else ""
+        allowed = f"have two values {two}".strip()
+        if most > 2:
+            allowed = f"have two values, or up to {most} as classes"
         raise InvalidInputError(
-            "label", "have two values", given=f"{column.name!r} with {len(values)}: {listed}{more}"
+            "label",
+            allowed,
+            given=f"{column.name!r} with {len(values)}: {listed}{more}",
+            hint="`positive` names one value; the others are combined." if two else "",
         )
     for value in values:
         if isinstance(value, float) and not value.is_integer():
@@ -262,7 +277,7 @@ def check_labels(column: pd.Series, positive: str | None) -> tuple[pd.Series, La
                 given=f"{column.name!r} with {value!r}",
             )
     if positive is None:
-        if set(values) != {0, 1}:
+        if len(values) == 2 and set(values) != {0, 1}:
             warn(
                 f"`positive` was not given: {max(values)!r} of {column.name!r} is taken as the "
                 "positive class",
@@ -291,7 +306,8 @@ def check_labels_left(rows: TrainingRows, held_out: float) -> None:
     """Refuse labels with hardly a row left to train on once a share of each cell is held out."""
     labels, values = pd.factorize(rows.y)
     codes = rows.group_codes[0].astype(np.intp)
-    counts = np.bincount(2 * codes + labels, minlength=2 * codes.max() + 2).reshape(-1, 2)  # (K, 2)
+    cells, size = len(values) * codes + labels, len(values) * (int(codes.max()) + 1)
+    counts = np.bincount(cells, minlength=size).reshape(-1, len(values))  # (K, C)
     held = np.minimum(np.ceil(held_out * counts).astype(int), np.maximum(counts - 1, 0))
     left = (counts - held).sum(axis=0).tolist()
     fewest, label = min(left), values.tolist()[left.index(min(left))]

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from fairdial._arrays import Codes, Counts, Floats, Indices, Weights, exact_weights
-from fairdial.core.class_prices import ClassPricing, choose_class
+from fairdial.core.class_prices import ClassPricing, choose_class, lead_of
 from fairdial.core.criteria import Criterion
 from fairdial.core.decide import sum_by_cell
 from fairdial.core.price_path import N_STATES, SOLVED_ROWS, States, find_places, solve_knots
@@ -140,17 +140,8 @@ def unsettled(
     chosen = choose_class(before)
     settled = chosen == choose_class(after)
     for values in (before, after):
-        settled &= _lead(values) > error
+        settled &= lead_of(values) > error
     return np.flatnonzero(~settled), error
-
-
-def _lead(values: Floats) -> Floats:
-    """Return the largest minus the second largest value of each row, (n,)."""
-    best, second = values[:, 0].copy(), np.full(len(values), -np.inf)
-    for column in values.T[1:]:
-        np.maximum(second, np.minimum(best, column), out=second)
-        np.maximum(best, column, out=best)
-    return np.asarray(best - second)
 
 
 def _envelope(n_classes: int, rows: Indices, error: Floats, before: Floats, after: Floats) -> Moves:

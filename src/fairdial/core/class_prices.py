@@ -75,6 +75,23 @@ def choose_class(values: Floats) -> Indices:
     return chosen
 
 
+def lead_of(values: Floats) -> Floats:
+    """Return the largest minus the second largest value of each row, (n,).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fairdial.core.class_prices import lead_of
+    >>> lead_of(np.array([[0.125, 0.5, 0.375], [0.5, 0.0, 0.5]]))
+    array([0.125, 0.   ])
+    """
+    best, second = values[:, 0].copy(), np.full(len(values), -np.inf)
+    for column in values.T[1:]:
+        np.maximum(second, np.minimum(best, column), out=second)
+        np.maximum(best, column, out=best)
+    return np.asarray(best - second)
+
+
 def class_of(demand: Demand) -> int:
     """Return the class that a demand is about."""
     assert demand.strata is not None

@@ -13,7 +13,7 @@ from typing import Any
 
 from fairdial._validation import check_confidence, check_one_tolerance
 from fairdial._version import __version__
-from fairdial.core.frontier import Frontier, refuse_groupings
+from fairdial.core.frontier import Frontier, refuse_groupings, refuse_prices
 from fairdial.core.point import Point, number_of_rows
 from fairdial.core.searched import SearchedPoints
 from fairdial.core.serialization import json_name
@@ -145,6 +145,8 @@ def _frontier_of(model: DialClassifier) -> Frontier:
         raise InvalidInputError(
             "model", "be a calibrated classifier of two classes", given=type(model).__name__
         )
+    if frontier.classes is not None:
+        refuse_prices(frontier, "audited in a report")
     return frontier
 
 
