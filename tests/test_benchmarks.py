@@ -38,7 +38,7 @@ def _beside_common(monkeypatch: pytest.MonkeyPatch) -> None:
         ),
         ("monitoring.py", "false alarms", {"watch", "windows of 2,000 rows"}),
         ("blind.py", "dial", {"blind", "with the group"}),
-        ("classes.py", "data", {"Adult education, sex"}),
+        ("classes.py", "data", {"Adult education"}),
         ("criteria.py", "rule", {"fairdial, sort", "fairdial, histogram"}),
         ("odds.py", "method", {"fairdial", "fairdial, lottery", "fairdial, cross-fitted"}),
         (

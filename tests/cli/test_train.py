@@ -198,6 +198,7 @@ def test_options_reach_the_estimator(place: Path, answer: Any) -> None:
     assert found.get_params(deep=False) | {"estimator": None} == {
         "estimator": None,
         "blind": False,
+        "limit_classes": None,
         "group_estimator": None,
         "criterion": "predictive_equality",
         "tolerance": 0.0,
@@ -514,7 +515,7 @@ def test_columns_that_a_model_cannot_use(
     ("changed", "option", "names"),
     [
         ({"--label": "decison"}, "--label", ["'decison'", "Did you mean 'decision'?"]),
-        ({"--label": "children"}, "--label", ["'children'", "0, 1, 2, 3"]),
+        ({"--label": "children", "--method": "gfb"}, "--label", ["'children'", "0, 1, 2, 3"]),
         ({"--label": "half"}, "--label", ["'half'", "0.5"]),
         ({"--label": "job"}, "--label", ["'job'", "{rows}", "{first}", "--drop-missing"]),
         ({"--label": "region"}, "--sensitive", ["--label", "'region'"]),
