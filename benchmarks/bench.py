@@ -73,6 +73,7 @@ STEPS = (
     ),
     Step("forests.py", "Models as plain arrays", "--mutations 5000 --seconds 1"),
     Step("serve.py", "What the server answers", "--seconds 1 --rounds 3 --requests 3000"),
+    Step("fleet.py", "Two hosts with one dial"),
     Step("coverage.py", "Does the tolerance hold on new data?", "--draws 100", peers=True),
     Step("monitoring.py", "Watching the gap", "--runs 20 --rows 200000"),
     Step("blind.py", "Blind dials", "--splits 3"),
