@@ -1,6 +1,6 @@
 """Two hosts with one dial in PostgreSQL: servers are killed and cut off, and nothing may be stale.
 
-    python benchmarks/fleet.py [--requests 10000] [--quick]
+    python benchmarks/fleet.py [--requests 10000] [--kills 30] [--quick]
 
 Each server runs in a network namespace of its own (``ip netns``, which needs root; elsewhere both
 run on loopback addresses), the database and the client outside. While clients move the dial at
@@ -179,8 +179,8 @@ def run_host(file: str, address: str) -> None:
 class Run:
     """Clients of both hosts, and what they saw."""
 
-    def __init__(self, hosts: Sequence[Host], requests: int) -> None:
-        self.hosts, self.requests = hosts, requests
+    def __init__(self, hosts: Sequence[Host], requests: int, kills: int) -> None:
+        self.hosts, self.requests, self.kills = hosts, requests, kills
         self.acknowledged: list[tuple[int, float]] = [(1, 0.1)]  # only added to
         self.counts: Counter[str] = Counter()
         self.seen: set[tuple[int, float]] = set()
@@ -226,8 +226,6 @@ class Run:
                 self.seen.add((version, float(rows[0]["tolerance"])))
             if version < known:
                 self._count("stale answers")
-            if self.counts["decisions"] >= self.requests:
-                self.over.set()
 
     def _ask(
         self, host: Host, method: str, path: str, body: object
@@ -238,7 +236,8 @@ class Run:
         except ENDED:
             return 0, {}
         if status not in (200, 503):
-            raise RuntimeError(f"{status}: {answer}")
+            self._count("answers of another kind")
+            return status, answer
         with self._lock:
             self.slowest = max(self.slowest, time.monotonic() - start)
         return status, answer
@@ -251,19 +250,20 @@ class Run:
         """Kill one server after the other; sometimes take the database away from a host."""
         rng = random.Random(2)
         turn = 0
-        while not self.over.is_set():
+        while self.counts["kills"] < self.kills or self.counts["decisions"] < self.requests:
             host = self.hosts[turn % 2]
             turn += 1
             if cuts and turn % 12 == 6:
                 host.cut(off=True)
-                self.over.wait(CUT)
+                time.sleep(CUT)
                 host.cut(off=False)
                 self._count("cuts")
             else:
-                self.over.wait(rng.uniform(0.3, 1.0))
+                time.sleep(rng.uniform(0.3, 1.0))
                 host.kill()
                 self._count("kills")
                 host.start()
+        self.over.set()
 
     def run(self, cuts: bool) -> None:
         """Do all of it until enough decisions were made."""
@@ -283,6 +283,7 @@ class Run:
         unknown = len(entries) - len(self.acknowledged)
         most = self.counts["changes without an answer"] + self.counts["changes refused (503)"]
         return {
+            "answers of another kind than 200 and 503": self.counts["answers of another kind"],
             "answers with an older dial than was in effect": self.counts["stale answers"],
             "answers with a tolerance that the log doesn't have": len(wrong),
             "acknowledged changes that the log doesn't have": len(lost),
@@ -294,14 +295,15 @@ class Run:
 def main() -> None:
     """Run and print."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--requests", type=int, default=10_000)
+    parser.add_argument("--requests", type=int, default=10_000, help="decisions, at least")
+    parser.add_argument("--kills", type=int, default=30, help="at least")
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--host", nargs=2, help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.host:
         run_host(*given.host)
         return
-    requests = 300 if given.quick else given.requests
+    requests, kills = (300, 2) if given.quick else (given.requests, given.kills)
     os.environ["FAIRDIAL_TOKEN"] = TOKEN
     print(machine(("fairdial", "psycopg", "uvicorn")))
     sample = make_gaussian(4_000, random_state=0)
@@ -337,7 +339,7 @@ def main() -> None:
         try:
             for host in hosts:
                 host.start()
-            run = Run(hosts, requests)
+            run = Run(hosts, requests, kills)
             run.run(cuts=apart)
         finally:
             for host in hosts:
