@@ -17,7 +17,6 @@ from sklearn.utils.validation import _num_samples, check_is_fitted
 from fairdial._arrays import Codes, Indices, Scores
 from fairdial._validation import (
     check_choice,
-    check_class_scores,
     check_count,
     check_same_length,
     check_scores,
@@ -25,8 +24,6 @@ from fairdial._validation import (
     describe_values,
 )
 from fairdial.core.blind import Unknown, sweep_blind_encoded
-from fairdial.core.class_problem import check_class_problem
-from fairdial.core.classes import sweep_classes_encoded
 from fairdial.core.criteria import Given
 from fairdial.core.groupings import Overlap
 from fairdial.core.objectives import Objective
@@ -50,7 +47,7 @@ from fairdial.estimators.fitting import (
 )
 from fairdial.estimators.labels import is_positive, positive_last
 from fairdial.estimators.learners import for_table
-from fairdial.estimators.network import fit_scorer, train_network
+from fairdial.estimators.network import check_several_classes, fit_scorer, train_network
 from fairdial.estimators.plain import PlainScorer, convert_scorer, verify
 from fairdial.estimators.rows import RowOptions, Rows, Sample, encode_rows, take_rows
 from fairdial.estimators.scorers import AveragedScorer, Scorer, SklearnScorer, find_method
@@ -244,22 +241,7 @@ class FairBayes(ThresholdClassifier):  # alg:post-process for every tolerance at
             return "with `blind=True`"
         if self.recalibrate is not None:
             return "with `recalibrate`"
-        nets = any(isinstance(part, Network) for part in self._parts())
-        return "if a network is trained" if nets else ""
-
-    def _check_classes(self) -> None:
-        """Raise if a model with more than two classes has settings that need two."""
-        if len(self.classes_) == 2:
-            if self.limit_classes is not None:
-                raise InvalidInputError(
-                    "limit_classes", "be None with two classes", given=repr(self.limit_classes)
-                )
-            return
-        check_class_problem(self._make_problem(np.inf))
-        if self.recalibrate is not None:
-            raise InvalidInputError(
-                "recalibrate", "be None with more than two classes", given=repr(self.recalibrate)
-            )
+        return ""
 
     def _parts(self) -> list[Any]:
         """Return the estimators whose logits are averaged; usually one."""
@@ -351,16 +333,20 @@ class FairBayes(ThresholdClassifier):  # alg:post-process for every tolerance at
     def _plain_step(self, network: Network) -> Any:
         """Return empirical risk minimization (eq:l_pred) of the same network as GFB's."""
         require_torch()
+        from fairdial.nn.class_objective import ClassObjective
         from fairdial.nn.masoba import Objective
         from fairdial.nn.steps import PlainStep
 
+        n_classes = len(self.classes_)
+        check_several_classes(network, n_classes)
         kind = self.problem.criterion
         rate = kind.rate if kind.is_simple else SELECTION  # plain training needs none
 
         def make_step(net: Any, shares: Any, _: int) -> PlainStep:
+            plain = Objective(rate, shares, weight=1.0, gamma=network.gamma)
             return PlainStep(
                 net,
-                Objective(rate, shares, weight=1.0, gamma=network.gamma),
+                plain if n_classes == 2 else ClassObjective(shares, weight=1.0),
                 rate=network.learning_rate,
                 weight_decay=network.weight_decay,
             )
@@ -394,8 +380,6 @@ class FairBayes(ThresholdClassifier):  # alg:post-process for every tolerance at
         some = places[:: len(places) // CROSS_CHECKED + 1]
         X, codes = take_rows(rows.X, some), rows.codes[some]
         self._convert(X, codes, self.scorer_.logits(X, codes))
-        if more:
-            return self._set_class_frontier(logits, rows.sample(places, "none"))
         return self._set_frontier(logits, rows.sample(places, "none"))
 
     # ---- calibrate -----------------------------------------------------------------------------
@@ -407,27 +391,7 @@ class FairBayes(ThresholdClassifier):  # alg:post-process for every tolerance at
         if self.blind:
             return self._set_blind_frontier(X, logits, sample)
         self._convert(X, sample.codes, logits)
-        if sample.n_classes > 2:
-            return self._set_class_frontier(logits, sample)
         return self._set_frontier(logits, sample)
-
-    def _set_class_frontier(self, logits: Scores, sample: Sample) -> Self:
-        self._check_classes()
-        self.platt_ = None
-        classes = tuple(self.classes_.tolist())
-        self.frontier_ = sweep_classes_encoded(
-            check_class_scores(logits, len(classes), "scores of the estimator"),
-            sample.codes,
-            sample.classes,
-            replace(self._make_problem(sample.n_rows), criterion=sample.criterion),
-            sample.groups,
-            classes,
-            weights=sample.weights,
-            min_count=1,
-            certificate=sample.certificate,
-            argument="sensitive_features",
-        )
-        return self
 
     def _set_blind_frontier(self, X: Any, logits: Scores, sample: Sample) -> Self:
         check_blind(self)

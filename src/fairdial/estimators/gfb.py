@@ -17,13 +17,14 @@ from fairdial.core.problem import Budget
 from fairdial.core.rates import (
     FALSE_NEGATIVE,
     FALSE_POSITIVE,
+    SELECTION,
     TRUE_NEGATIVE,
     TRUE_POSITIVE,
     Rate,
 )
 from fairdial.errors import InvalidInputError, require_torch
 from fairdial.estimators.base import Seed
-from fairdial.estimators.network import chosen_network, fit_scorer
+from fairdial.estimators.network import check_several_classes, chosen_network, fit_scorer
 from fairdial.estimators.rows import RowOptions
 from fairdial.estimators.thresholds import ThresholdClassifier
 from fairdial.nn.network import Network
@@ -40,8 +41,8 @@ class GFB(ThresholdClassifier):  # eq:bilevel_optim, alg:proposed; weight: lambd
     recovers quickly as the tolerance grows. The three directions of MA-SOBA come from one forward
     and one backward pass.
 
-    The paper has two groups and one rate; here, the number of groups is arbitrary, and training
-    also works for equalized odds.
+    The paper has two groups, two classes and one rate; here, the number of groups is arbitrary, and
+    training also works for equalized odds, and for demographic parity with more than two classes.
 
     To change criterion, objective or budget of a trained model, call ``set_params`` and then
     ``calibrate``: nothing is trained again.
@@ -222,28 +223,39 @@ class GFB(ThresholdClassifier):  # eq:bilevel_optim, alg:proposed; weight: lambd
         self.warm_start = warm_start
         self.random_state = random_state
 
+    _two_classes = ""
+
     def _fit(
         self, X: object, y: object, sensitive_features: object, **more: Unpack[RowOptions]
     ) -> Self:
         self._check_settings()
         rate = require_compared(self.problem.criterion)
         rows = self._rows_to_fit(X, y, sensitive_features, **more)
-        if self.root == "hard" and (len(rows.groups) > 2 or isinstance(rate, tuple)):
+        several = rows.n_classes > 2
+        if several:
+            self._check_classes()
+            require_selection(rate, self.problem.criterion)
+        if self.root == "hard" and (len(rows.groups) > 2 or isinstance(rate, tuple) or several):
             raise InvalidInputError(
                 "root",
-                "be 'smooth' for more than two groups and for equalized odds",
+                "be 'smooth' for more than two groups or classes and for equalized odds",
                 given=repr(self.root),
             )
         require_torch()
-        from fairdial.nn import masoba, steps
+        from fairdial.nn import class_objective, masoba, steps
 
         network = chosen_network(self.network, Network())
+        check_several_classes(network, rows.n_classes)
         weight = self.weight if len(rows.groups) > 1 else 1.0
 
         def make_step(net: Any, shares: Any, steps_per_epoch: int) -> steps.Step:
-            objective = masoba.Objective(
-                rate, shares, weight=weight, gamma=network.gamma, hard=self.root == "hard"
-            )
+            objective: masoba.Bilevel
+            if several:
+                objective = class_objective.ClassObjective(shares, weight=weight)
+            else:
+                objective = masoba.Objective(
+                    rate, shares, weight=weight, gamma=network.gamma, hard=self.root == "hard"
+                )
             if len(rows.groups) == 1:
                 return steps.PlainStep(
                     net, objective, rate=network.learning_rate, weight_decay=network.weight_decay
@@ -351,3 +363,15 @@ def require_compared(criterion: Criterion) -> Rate | tuple[Rate, Rate]:
             f"set_params(criterion={criterion.name!r}) and calibrate.",
         )
     return found
+
+
+def require_selection(rate: Rate | tuple[Rate, Rate], criterion: Criterion) -> None:
+    """Raise if the criterion compares another rate than that of selected rows."""
+    if rate != SELECTION:
+        raise InvalidInputError(
+            "criterion",
+            "be demographic_parity to train GFB with more than two classes",
+            given=criterion.name,
+            hint="Train with criterion='demographic_parity'; then call "
+            f"set_params(criterion={criterion.name!r}) and calibrate.",
+        )

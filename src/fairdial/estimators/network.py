@@ -103,7 +103,7 @@ def prepare_data(model: DialClassifier, network: Network, rows: Rows) -> tuple[T
     inputs = encode(rows.X)
     data = TrainingData(
         inputs=inputs,
-        y=rows.y,
+        y=rows.y if rows.classes is None else rows.classes,
         codes=rows.codes,
         n_groups=len(rows.groups),
         train=train,
@@ -113,8 +113,21 @@ def prepare_data(model: DialClassifier, network: Network, rows: Rows) -> tuple[T
         unencoded=may_be_embeddings(rows.X, encoder, inputs),
         strata=rows.strata,
         weights=rows.weights,
+        n_classes=rows.n_classes,
     )
     return data, seed
+
+
+def check_several_classes(network: Network, n_classes: int) -> None:
+    """Raise for settings of a network that need two classes, if there are more."""
+    if n_classes == 2:
+        return
+    for name, allowed in (("gamma", 0.0), ("score", "dial")):
+        given = getattr(network, name)
+        if given != allowed:
+            raise InvalidInputError(
+                name, f"be {allowed!r} with more than two classes", given=repr(given)
+            )
 
 
 def _check_mask(validation: Any, n_rows: int) -> Mask:
@@ -196,6 +209,7 @@ def train_network(
         the first have their own folder for checkpoints.
     """
     data, seed = prepare_data(model, network, rows)
+    from fairdial.nn.class_selection import score_classes
     from fairdial.nn.fit import Method, fit_network
     from fairdial.nn.scorer import NetScorer
     from fairdial.nn.selection import score_dial
@@ -209,7 +223,7 @@ def train_network(
         data,
         Method(
             make_step,
-            partial(score_dial, by=network.score),
+            partial(score_dial, by=network.score) if data.n_classes == 2 else score_classes,
             description=describe(model),
             schedules=check_schedules(getattr(model, "schedules", None)),
         ),
@@ -259,9 +273,9 @@ def report_training(
         return
     weights = data.weights_of(data.validation)
     weights = np.ones(len(data.validation)) if weights is None else weights
-    positive = float(np.average(data.y[data.validation], weights=weights))
+    shares = np.bincount(np.asarray(data.y, np.int64)[data.validation], weights)
     equivalent = float(weights.sum() ** 2 / np.square(weights).sum())  # Kish's sample size
-    rows = ValidationRows(equivalent, min(positive, 1.0 - positive))
+    rows = ValidationRows(equivalent, 1.0 - float(shares.max() / shares.sum()))
     settings = network.get_params(deep=False) | model.get_params(deep=False)
     for message in findings(history, best_epoch, settings, rows):
         warn(message, TrainingWarning)

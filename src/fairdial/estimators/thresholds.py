@@ -16,11 +16,14 @@ from sklearn.utils.validation import _num_samples
 from fairdial._arrays import Codes, Floats, Scores
 from fairdial._validation import (
     check_choice,
+    check_class_scores,
     check_one_tolerance,
     check_scores,
     check_tolerance,
     match_groups,
 )
+from fairdial.core.class_problem import check_class_problem
+from fairdial.core.classes import sweep_classes_encoded
 from fairdial.core.decide import by_label
 from fairdial.core.groupings import Overlap
 from fairdial.core.histograms import Grid
@@ -122,8 +125,42 @@ class ThresholdClassifier(DialClassifier):
     def _find_frontier(self, X: Any, sample: Sample) -> Self:
         return self._set_frontier(self.scorer_.logits(X, sample.codes), sample)
 
+    def _check_classes(self) -> None:
+        """Raise if a model with more than two classes has settings that need two."""
+        if len(self.classes_) == 2:
+            if self.limit_classes is not None:
+                raise InvalidInputError(
+                    "limit_classes", "be None with two classes", given=repr(self.limit_classes)
+                )
+            return
+        check_class_problem(self._make_problem(np.inf))
+        if self.recalibrate is not None:
+            raise InvalidInputError(
+                "recalibrate", "be None with more than two classes", given=repr(self.recalibrate)
+            )
+
+    def _set_class_frontier(self, logits: Scores, sample: Sample) -> Self:
+        self._check_classes()
+        self.platt_ = None
+        classes = tuple(self.classes_.tolist())
+        self.frontier_ = sweep_classes_encoded(
+            check_class_scores(logits, len(classes), "scores of the estimator"),
+            sample.codes,
+            sample.classes,
+            replace(self._make_problem(sample.n_rows), criterion=sample.criterion),
+            sample.groups,
+            classes,
+            weights=sample.weights,
+            min_count=1,
+            certificate=sample.certificate,
+            argument="sensitive_features",
+        )
+        return self
+
     def _set_frontier(self, logits: Scores, sample: Sample) -> Self:
         """Recalibrate the logits if requested, sweep them, and warn about suspicious scores."""
+        if sample.n_classes > 2:
+            return self._set_class_frontier(logits, sample)
         check_choice(self.recalibrate, "recalibrate", (None, "group"))
         codes, groups, positive = sample.codes, sample.groups, sample.positive
         platt, certificate = None, sample.certificate

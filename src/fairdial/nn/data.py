@@ -252,8 +252,11 @@ class TrainingData:
         """Return P(group, eligible) of the training rows, (K,), or P(group, label), (2, K).
 
         Rows are eligible by the label of the criterion's rates; if that isn't fixed, all rows are,
-        and if it differs between the rates, both labels are counted.
+        and if it differs between the rates, both labels are counted. With several classes, all rows
+        are eligible.
         """
+        if self.n_classes > 2:
+            return self._share(None)
         eligible = {rate.eligible for rate in self.criterion.rates}
         if len(eligible) > 1:
             return np.stack([self._share(label) for label in (0, 1)])

@@ -27,7 +27,7 @@ class ValidationRows(NamedTuple):
     """What the monitor needs to know of the validation rows."""
 
     n: float  # rows, or the equivalent number of rows without weights
-    minority: float  # share of the rarer label
+    minority: float  # share of all labels but the most common one
 
 
 def oscillation(history: pd.DataFrame) -> float:
