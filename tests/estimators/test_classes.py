@@ -13,6 +13,7 @@ from sklearn.naive_bayes import GaussianNB
 from sklearn.svm import SVC
 
 from fairdial import (
+    EPO,
     GFB,
     CannotCertifyError,
     FairBayes,
@@ -46,9 +47,10 @@ def test_only_what_takes_more_classes_says_so() -> None:
         return bool(model.__sklearn_tags__().classifier_tags.multi_class)
 
     assert takes(FairBayes(LogisticRegression()))
-    assert not takes(FairBayes())
+    assert takes(FairBayes())
+    assert takes(GFB())
     assert not takes(FairBayes(LogisticRegression(), blind=True))
-    assert not takes(GFB())
+    assert not takes(EPO())
 
 
 @pytest.mark.parametrize("criterion", CRITERIA)
@@ -173,7 +175,8 @@ def test_grid_search_scores_classes() -> None:
 @pytest.mark.parametrize(
     ("params", "name"),
     [
-        ({"estimator": Network()}, "y"),
+        ({"estimator": Network(gamma=2.0)}, "gamma"),
+        ({"estimator": Network(score="hypervolume")}, "score"),
         ({"blind": True}, "y"),
         ({"recalibrate": "group"}, "y"),
         ({"pos_label": "low"}, "pos_label"),
@@ -192,7 +195,7 @@ def test_what_needs_two_classes_is_refused(params: dict[str, Any], name: str) ->
 
 def test_methods_that_need_two_classes_refuse() -> None:
     with pytest.raises(InvalidInputError, match="y"):
-        GFB().fit(X, Y, sensitive_features=GROUPS)
+        EPO().fit(X, Y, sensitive_features=GROUPS)
     with pytest.raises(InvalidInputError, match="limit_classes"):
         FairBayes(LogisticRegression(), limit_classes=["low"]).fit(
             X[Y != "high"], Y[Y != "high"], sensitive_features=GROUPS[Y != "high"]

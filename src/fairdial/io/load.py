@@ -209,7 +209,7 @@ class _Reader:
         model.classes_ = unpack(self.manifest["classes"])
         labels = model.classes_
         distinct = isinstance(labels, np.ndarray) and len(set(labels.tolist())) == len(labels)
-        most = MOST_CLASSES if isinstance(model, FairBayes) else 2
+        most = 2 if isinstance(model, FamilyClassifier) else MOST_CLASSES
         claim(distinct and 2 <= len(labels) <= most, "two labels, or more that fit the method")
         if self.manifest["label"] is not None:
             claim(isinstance(self.manifest["label"], str), "a name of the labels")
@@ -379,6 +379,8 @@ class _Reader:
         nets = self.nets(network, data["nets"], prefix)
         encoder = self.encoder(network, data["encoder"], prefix)
         _check_nets(nets, model.trained_groups_, encoder, data["kind"])
+        outputs = 1 if len(model.classes_) == 2 else len(model.classes_)
+        claim(all(net.head.outputs == outputs for net in nets), "nets for the model's classes")
         device = _device(network)
         return [net.to(device) for net in nets], encoder, InputEncoder(encoder, device)
 
