@@ -44,7 +44,7 @@ def quick(**settings: Any) -> Network:
     )
 
 
-CHECKED = quick(epochs=20, learning_rate=0.05, average=None)
+CHECKED = quick(hidden=(32,), epochs=20, learning_rate=0.05, average=None)
 
 
 def fitted(model: Any, X: Any = DATA.X, y: Any = DATA.y, groups: Any = DATA.groups) -> Any:
