@@ -40,6 +40,14 @@ if TYPE_CHECKING:
     "file or a folder of them, which is streamed and may be larger than memory.",
 )
 @click.option("--group", metavar="COLUMN", help="Group column, with --scores.")
+@click.option(
+    "--exact",
+    multiple=True,
+    type=options.Fraction(0, 1),
+    metavar="TOLERANCE",
+    help="Tolerance with an exact answer where DATA is streamed, which then reads it twice; "
+    "repeatable.",
+)
 @options.OVERWRITE
 @options.KEY
 @options.reading_csv
@@ -59,6 +67,7 @@ def calibrate(
     in_place: bool,
     scores: str | None,
     group: str | None,
+    exact: tuple[float, ...],
     overwrite: bool,
     key_file: Path | None,
     trust: tuple[str, ...],
@@ -71,7 +80,9 @@ def calibrate(
     --weights and --control aren't remembered from training. DATA must have rows of every group that
     the model knows. Demographic parity needs no labels: without a label column, or with
     --no-labels, the model is calibrated, but its accuracy is unknown. A signed model needs
-    --key-file, which signs the new one too.
+    --key-file, which signs the new one too. A folder of Parquet files is read batch by batch, so it
+    may be larger than memory; thresholds are then within the tolerance, and optimal at those
+    tolerances that --exact names.
 
     \b
     fairdial calibrate model fresh.csv --in-place
@@ -91,6 +102,8 @@ def calibrate(
         raise InvalidInputError("label", "be left out with `no_labels`")
     if (scores is None) != (group is None):
         raise InvalidInputError("scores", "be given together with `group`", given="only one")
+    if exact and scores is None and not data.is_dir():
+        raise InvalidInputError("exact", "be used with `scores` or a folder", given=f"{data}")
     if scores is not None:
         _check_scores_options(scores, sensitive, drop_missing, csv_format)
     if out is not None:
@@ -105,7 +118,13 @@ def calibrate(
         model.tolerance = declared
     columns = Columns(label, weights, control)
     if scores is not None and group is not None:
-        _calibrate_scores(model, data, scores, group, columns, known)
+        _calibrate_scores(model, data, scores, group, columns, known, exact)
+    elif data.is_dir():
+        if drop_missing:
+            raise InvalidInputError("drop_missing", "be used with a file", given="a folder")
+        _calibrate_folder(
+            model, data, columns, no_labels, sensitive, csv_format, known, exact, show
+        )
     else:
         _calibrate_rows(
             model, data, columns, no_labels, sensitive, drop_missing, csv_format, known, show
@@ -180,6 +199,7 @@ def _calibrate_scores(
     group: str,
     given: Columns,
     known: Sequence[Hashable],
+    exact: Sequence[float],
 ) -> None:
     from fairdial.estimators.thresholds import ThresholdClassifier
 
@@ -194,9 +214,48 @@ def _calibrate_scores(
         raise InvalidInputError("control", "be one column with `scores`", given=len(given.control))
     control = given.control[0] if given.control else None
     model.calibrate_parquet(
-        data, score=scores, group=group, label=given.label, weight=given.weights, control=control
+        data,
+        score=scores,
+        group=group,
+        label=given.label,
+        weight=given.weights,
+        control=control,
+        tolerances=list(exact) or None,
     )
     _check_all_groups(known, model.frontier_.groups, "group")
+
+
+def _calibrate_folder(
+    model: DialClassifier,
+    data: Path,
+    given: Columns,
+    no_labels: bool,
+    sensitive: Sequence[str],
+    csv_format: options.CsvFormat,
+    known: Sequence[Hashable],
+    exact: Sequence[float],
+    show: Output,
+) -> None:
+    from fairdial.cli.folders import find_label, group_names, open_folder
+    from fairdial.cli.reading import split_names
+    from fairdial.estimators.thresholds import ThresholdClassifier
+    from fairdial.large.apply import calibrate as calibrate_table
+
+    if not isinstance(model, ThresholdClassifier):
+        raise InvalidInputError(
+            "data", "be one file for a method without thresholds", given=type(model).__name__
+        )
+    folder = open_folder(data, csv_format, show)
+    calibrate_table(
+        folder,
+        model,
+        label=find_label(model, folder, given.label, no_labels=no_labels),
+        group=group_names(model, folder, sensitive),
+        weight=given.weights,
+        control=split_names(given.control, folder.columns) or None,
+        tolerances=list(exact) or None,
+    )
+    _check_all_groups(known, model.frontier_.groups, "data")
 
 
 def _calibrate_rows(

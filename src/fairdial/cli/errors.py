@@ -50,6 +50,8 @@ ALIASES = {  # argument of the library: parameters of commands that set it
     "score": ("scores",),
     "sensitive_column": ("sensitive", "data"),
     "sensitive_features": ("sensitive", "data"),
+    "group": ("sensitive", "data"),
+    "weight": ("weights",),
     "trusted": ("trust",),
     "y": ("label",),
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,6 +12,7 @@ import click
 from fairdial.cli import options
 from fairdial.cli.output import Output
 from fairdial.cli.problem_options import CONTROL, WEIGHTS
+from fairdial.errors import InvalidInputError
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -27,7 +29,7 @@ MOST_GROUPS = 4  # with more groups, a table of demands shows only the lowest an
 
 @click.command()
 @options.MODEL
-@options.DATA
+@options.DATA_OR_FOLDER
 @options.TOLERANCE
 @options.certifying
 @options.LABEL
@@ -70,7 +72,8 @@ def evaluate(
     groups' rates are exact binomial intervals, the latter wide enough to hold jointly; the interval
     of the gap runs from the smallest to the largest gap that such rates allow. With --weights,
     every figure is weighted and there are no intervals; with --control, demands are measured within
-    each value of the column.
+    each value of the column. A folder of Parquet files is read batch by batch, so it may be larger
+    than memory.
     """
     from fairdial.cli.class_figures import measure_classes
     from fairdial.cli.model_rows import match_known_groups, read_labeled_rows, read_row_options
@@ -81,36 +84,59 @@ def evaluate(
     from fairdial.core.decide import select
 
     model = open_model(folder, key_file, trust)
-    rows, y = read_labeled_rows(
-        model,
-        data,
-        csv_format,
-        label=label,
-        sensitive=sensitive,
-        drop_missing=drop_missing,
-        note=show.note,
-    )
-    codes = match_known_groups(model, rows)
     chosen = float(model.default_tolerance if tolerance is None else tolerance)
-    margin, _ = score(model, rows, codes, chosen, confidence, simultaneous)
-    given = read_row_options(rows.table, weights, control)
-    if margin.ndim == 2:
-        figures = measure_classes(model, choose_class(margin), y, codes, given, level)
-    else:
-        measured = Measured(
-            select(margin, 0.0),
-            None if y is None else y.isin([model.classes_[1]]).to_numpy(),
-            codes,
-            rows.groups,
-            given.get("sample_weight"),
-            given.get("control_features"),
+    if data.is_dir():
+        from fairdial.cli.folders import count_decisions, find_label, open_folder
+
+        if drop_missing:
+            raise InvalidInputError("drop_missing", "be used with a file", given="a folder")
+        streamed = open_folder(data, csv_format, show)
+        column = find_label(model, streamed, label)
+        if column is None:
+            show.note("No label column: accuracy is unknown.")
+        counts = count_decisions(
+            model,
+            streamed,
+            tolerance=chosen,
+            confidence=confidence,
+            simultaneous=simultaneous,
+            sensitive=sensitive,
+            label=column,
+            weights=weights,
+            control=control,
         )
+        measured = Measured.from_counts(counts, model.frontier_.groups, weights is not None)
         figures = measure(model, measured, level)
+    else:
+        rows, y = read_labeled_rows(
+            model,
+            data,
+            csv_format,
+            label=label,
+            sensitive=sensitive,
+            drop_missing=drop_missing,
+            note=show.note,
+        )
+        codes = match_known_groups(model, rows)
+        margin, _ = score(model, rows, codes, chosen, confidence, simultaneous)
+        given = read_row_options(rows.table, weights, control)
+        if margin.ndim == 2:
+            figures = measure_classes(model, choose_class(margin), y, codes, given, level)
+        else:
+            measured = Measured(
+                select(margin, 0.0),
+                None if y is None else y.isin([model.classes_[1]]).to_numpy(),
+                codes,
+                rows.groups,
+                given.get("sample_weight"),
+                given.get("control_features"),
+            )
+            figures = measure(model, measured, level)
     found = figures | {
         "tolerance": chosen,
         "confidence": confidence,
         "simultaneous": holds_for_any(model.frontier_, confidence, simultaneous),
-        "positive": None if margin.ndim == 2 else json_value(model.classes_[1]),
+        "positive": None if len(model.classes_) > 2 else json_value(model.classes_[1]),
         "hash": model.model_hash_,
     }
     found |= compare(found)
@@ -130,6 +156,24 @@ class Measured:
     groups: pd.Series | pd.DataFrame
     weights: pd.Series | None = None
     strata: pd.Series | pd.DataFrame | None = None
+    repeats: bool = False  # whether weights are numbers of equal rows
+
+    @classmethod
+    def from_counts(
+        cls, counts: pd.DataFrame, names: Sequence[Hashable], weighted: bool
+    ) -> Measured:
+        """Return the decisions of a table of counts by group, stratum, label and decision."""
+        from fairdial._validation import match_groups
+
+        return cls(
+            counts["place"].to_numpy() == 1,
+            counts["label"].to_numpy() == 1 if "label" in counts else None,
+            match_groups(counts["group"], tuple(names), "sensitive_features").astype("int64"),
+            counts["group"],
+            counts["weight"] if weighted else counts["rows"],
+            counts.get("stratum"),
+            repeats=not weighted,
+        )
 
     def count(self, criterion: Criterion, n_groups: int) -> tuple[Criterion, Counts, Counts]:
         """Return the criterion on these strata, and selected and all rows by kind and group."""
@@ -178,7 +222,7 @@ def measure(
     kind, selected, cells = rows.count(criterion(model.criterion), len(names))
     groupings = model.frontier_.criterion.groupings
     kind = kind.compare(getattr(model, "groups", "intersection"), groupings)
-    weighted = rows.weights is not None
+    weighted = rows.weights is not None and not rows.repeats
     labels = rows.selected if rows.truth is None else rows.truth
     each = {"": rows.groups}
     if groupings:

@@ -22,6 +22,9 @@ MODEL = click.argument("folder", metavar="MODEL", type=click.Path(path_type=Path
 DATA = click.argument(
     "data", metavar="DATA", type=click.Path(exists=True, dir_okay=False, path_type=Path)
 )
+DATA_OR_FOLDER = click.argument(
+    "data", metavar="DATA", type=click.Path(exists=True, path_type=Path)
+)
 LABEL = click.option(
     "--label", metavar="COLUMN", help="Label column. [default: the one used in training]"
 )

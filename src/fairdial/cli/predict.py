@@ -25,7 +25,7 @@ FORMULA = r"[=@\t\r]|[+-](?![\d.,\s]*$)"  # how they begin; numbers with a sign 
 
 @click.command()
 @options.MODEL
-@options.DATA
+@options.DATA_OR_FOLDER
 @options.TOLERANCE
 @options.certifying
 @click.option(
@@ -69,30 +69,99 @@ def predict(
     score itself. The logit is the same at every tolerance, and is what calibrate --scores reads.
     With more than two classes the margin is how far the class that is decided is above the next
     one, in probability after prices. DATA must have the features and group columns of training (a
-    blind model needs no group columns); other columns are ignored.
+    blind model needs no group columns); other columns are ignored. A folder of Parquet files is
+    read batch by batch, so it may be larger than memory; its decisions are one Parquet file.
     """
-    import numpy as np
-
-    from fairdial.cli.model_rows import match_known_groups, read_rows
-    from fairdial.cli.output import (
-        STDOUT,
-        check_table_path,
-        check_writable,
-        is_parquet,
-        write_table,
-    )
+    from fairdial.cli.output import STDOUT, check_table_path, check_writable
     from fairdial.cli.plain_dial import open_to_predict
     from fairdial.cli.points import describe_bound, holds_for_any, json_value
-    from fairdial.cli.reading import require_columns, split_names
-    from fairdial.core.class_prices import choose_class, lead_of
-    from fairdial.core.decide import select
 
     if out != STDOUT:
         check_table_path(out)
         check_writable(out, overwrite)
     elif show.as_json:
         raise InvalidInputError("as_json", "be used with a file as `out`", given="stdout for both")
-    model = open_to_predict(folder, key_file, trust)
+    if data.is_dir():
+        from fairdial.cli.folders import open_folder, predict_folder
+        from fairdial.cli.models import open_model
+
+        streamed = open_folder(data, csv_format, show)
+        whole = open_model(folder, key_file, trust)
+        model: DialClassifier | PlainDial = whole
+        chosen = float(model.default_tolerance if tolerance is None else tolerance)
+        counts = predict_folder(
+            whole,
+            streamed,
+            out,
+            tolerance=chosen,
+            confidence=confidence,
+            simultaneous=simultaneous,
+            sensitive=sensitive,
+            identity=identity,
+        )
+    else:
+        model = open_to_predict(folder, key_file, trust)
+        chosen = float(model.default_tolerance if tolerance is None else tolerance)
+        counts = _predict_file(
+            model,
+            data,
+            csv_format,
+            out,
+            at=(chosen, confidence, simultaneous),
+            sensitive=sensitive,
+            identity=identity,
+            overwrite=overwrite,
+            show=show,
+        )
+    labels, several = model.classes_.tolist(), len(model.classes_) > 2
+    result = {
+        "out": str(out),
+        "rows": sum(counts),
+        "selected": None if several else counts[1],
+        "decided": {str(label): n for label, n in zip(labels, counts, strict=True)},
+        "tolerance": chosen,
+        "confidence": confidence,
+        "simultaneous": holds_for_any(model.frontier_, confidence, simultaneous),
+        "positive": None if several else json_value(labels[1]),
+        "hash": model.model_hash_,
+    }
+    if show.as_json:
+        show.result(result)
+    where = "" if out == STDOUT else f"{out}: "
+    shares = [f"{n:,} are {label!r}" for label, n in zip(labels, counts, strict=True)]
+    named = ", ".join(shares if several else shares[1:])
+    show.note(f"{where}{sum(counts):,} decisions at tolerance {chosen:g}, of which {named}.")
+    if confidence is not None:
+        frontier = model.frontier_
+        point = frontier.at(chosen, confidence=confidence, simultaneous=simultaneous)
+        anyway = holds_for_any(frontier, confidence, simultaneous)
+        show.note(describe_bound(frontier, point, anyway))
+
+
+def _predict_file(
+    model: DialClassifier | PlainDial,
+    data: Path,
+    csv_format: options.CsvFormat,
+    out: Path,
+    *,
+    at: tuple[float, float | None, bool],
+    sensitive: tuple[str, ...],
+    identity: tuple[str, ...],
+    overwrite: bool,
+    show: Output,
+) -> list[int]:
+    """Write the decisions on the rows of a file; return the number of rows of each class.
+
+    ``at`` has tolerance, confidence and whether that holds for any tolerance.
+    """
+    import numpy as np
+
+    from fairdial.cli.model_rows import match_known_groups, read_rows
+    from fairdial.cli.output import is_parquet, write_table
+    from fairdial.cli.reading import require_columns, split_names
+    from fairdial.core.class_prices import choose_class, lead_of
+    from fairdial.core.decide import select
+
     rows = read_rows(
         model,
         data,
@@ -110,8 +179,7 @@ def predict(
                 "identity", "not have the name of a column that predict writes", given=repr(name)
             )
     codes = None if model.frontier_.is_blind else match_known_groups(model, rows)
-    chosen = float(model.default_tolerance if tolerance is None else tolerance)
-    margin, logits = score(model, rows, codes, chosen, confidence, simultaneous)
+    margin, logits = score(model, rows, codes, *at)
     places = select(margin, 0.0).astype(int)
     if margin.ndim == 2:
         places = choose_class(margin)
@@ -126,30 +194,7 @@ def predict(
     if not is_parquet(out):
         warn_of_formulas(found[copied])
     write_table(found, out, overwrite=overwrite)
-    labels, several = model.classes_.tolist(), len(model.classes_) > 2
-    counts = np.bincount(places, minlength=len(labels)).tolist()
-    result = {
-        "out": str(out),
-        "rows": len(found),
-        "selected": None if several else counts[1],
-        "decided": {str(label): n for label, n in zip(labels, counts, strict=True)},
-        "tolerance": chosen,
-        "confidence": confidence,
-        "simultaneous": holds_for_any(model.frontier_, confidence, simultaneous),
-        "positive": None if several else json_value(labels[1]),
-        "hash": model.model_hash_,
-    }
-    if show.as_json:
-        show.result(result)
-    where = "" if out == STDOUT else f"{out}: "
-    shares = [f"{n:,} are {label!r}" for label, n in zip(labels, counts, strict=True)]
-    named = ", ".join(shares if several else shares[1:])
-    show.note(f"{where}{len(found):,} decisions at tolerance {chosen:g}, of which {named}.")
-    if confidence is not None:
-        frontier = model.frontier_
-        point = frontier.at(chosen, confidence=confidence, simultaneous=simultaneous)
-        anyway = holds_for_any(frontier, confidence, simultaneous)
-        show.note(describe_bound(frontier, point, anyway))
+    return [int(n) for n in np.bincount(places, minlength=len(model.classes_))]
 
 
 def warn_of_formulas(copied: pd.DataFrame) -> None:

@@ -64,6 +64,7 @@ from fairdial.estimators.rows import (
     take_rows,
 )
 from fairdial.plotting import draw_history
+from fairdial.tables.frames import as_pandas
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -391,7 +392,7 @@ class DialClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
         self, X: Any, problem: Problem, more: RowOptions
     ) -> tuple[Weights | None, Criterion, Codes | None]:
         """Return checked weights, the criterion with its conditions applied, and strata."""
-        n_rows, control = _num_samples(X), more.get("control_features")
+        n_rows, control = _num_samples(X), as_pandas(more.get("control_features"))
         check_aligned(X, more.get("sample_weight"), "sample_weight")
         check_aligned(X, control, "control_features")
         if control is not None:
@@ -676,6 +677,8 @@ class DialClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
     def _take_groups(self, X: Any, sensitive_features: object) -> tuple[Any, Any]:
         """Return the features without the sensitive column, and the groups (or None)."""
         check_aligned(X, sensitive_features, "sensitive_features")
+        X = as_pandas(X)
+        sensitive_features = as_pandas(sensitive_features, "sensitive_features")
         if self.sensitive_column is None:
             return X, sensitive_features
         if sensitive_features is not None:

@@ -25,6 +25,7 @@ from fairdial.core.decide import count_rows
 from fairdial.core.frontier import Certificate
 from fairdial.core.sweep import find_kinds
 from fairdial.errors import InvalidInputError
+from fairdial.tables.frames import as_pandas
 
 Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
@@ -238,6 +239,7 @@ def split_column(X: Any, column: Any) -> tuple[Any, Any]:
 
 def drop_column(model: Any, X: Any) -> Any:
     """Return rows to decide on without the sensitive column(s), if they have any."""
+    X = as_pandas(X)
     column, width = model.sensitive_column, getattr(model, "n_features_in_", None)
     if column is None:
         return X

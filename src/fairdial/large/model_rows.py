@@ -72,6 +72,14 @@ class RowReader:
             raise InvalidInputError(
                 "model", "be trained on named columns", hint="Train it on a DataFrame."
             )
+        if len(model.classes_) > 2:
+            raise InvalidInputError("model", "have two classes", given=f"{len(model.classes_)}")
+        if measured and getattr(model, "groups", "intersection") != "intersection":
+            raise InvalidInputError(
+                "model",
+                "compare the intersections of group columns to be measured on such tables",
+                given=f"groups={model.groups!r}",
+            )
         blind = hasattr(model, "frontier_") and model.frontier_.is_blind
         own = model.sensitive_column
         if own is not None and group is not None and _names(group) != _names(own):
@@ -116,10 +124,7 @@ class RowReader:
 
     def read(self, batch: pd.DataFrame) -> TableRows:
         """Return the rows of a batch."""
-        training: Mapping[str, Any] = getattr(self.model, "training_", {})
-        groups = batch[list(self.groups)]
-        groups = groups.assign(**fill_groups(groups, training.get("missing_group")))
-        groups = groups.assign(**merge_groups(groups, training.get("merged_groups")))
+        groups = self.name_groups(batch)
         dtypes = getattr(self.model, "feature_dtypes_", {})
         X = pd.DataFrame(
             {name: _as_trained(batch[name], dtypes.get(name)) for name in self.features},
@@ -139,6 +144,13 @@ class RowReader:
             None if self.weight is None else batch[self.weight],
             self._strata(batch),
         )
+
+    def name_groups(self, batch: pd.DataFrame) -> pd.DataFrame:
+        """Return the group columns with the names that the model gave to small or missing ones."""
+        training: Mapping[str, Any] = getattr(self.model, "training_", {})
+        groups = batch[list(self.groups)]
+        groups = groups.assign(**fill_groups(groups, training.get("missing_group")))
+        return groups.assign(**merge_groups(groups, training.get("merged_groups")))
 
     def _positive(self, batch: pd.DataFrame) -> Mask | None:
         if self.label is None:

@@ -66,8 +66,8 @@ class ParquetReader:
         control: str | None = None,
         probabilities: bool = False,
     ) -> None:
-        self._arrow = _pyarrow()
-        self._files = _find_files(Path(path))
+        self._arrow = import_pyarrow()
+        self._files = find_files(Path(path))
         self._folders = _read_folders(Path(path), self._files)
         optional = {"label": label, "control": control, "weight": weight}
         named = {argument: column for argument, column in optional.items() if column is not None}
@@ -269,7 +269,8 @@ def _unreadable(file: Path, error: Exception) -> InvalidInputError:
     return InvalidInputError("path", "be readable Parquet files", given=f"{str(file)!r} ({reason})")
 
 
-def _pyarrow() -> Any:
+def import_pyarrow() -> Any:
+    """Return pyarrow; raise if it isn't installed."""
     try:
         import pyarrow
         import pyarrow.compute
@@ -279,7 +280,8 @@ def _pyarrow() -> Any:
     return pyarrow
 
 
-def _find_files(root: Path) -> list[Path]:
+def find_files(root: Path) -> list[Path]:
+    """Return a Parquet file, or those of a folder, sorted by name."""
     if root.is_file():
         return [root]
     found = sorted(file for file in root.rglob("*.parquet") if file.is_file())

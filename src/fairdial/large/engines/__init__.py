@@ -57,7 +57,9 @@ class Engine(ABC):
 
 
 def find_engine(data: Any) -> Engine:
-    """Return the adapter for a table; raise if there is none for its type."""
+    """Return the adapter for a table, or what is one; raise if there is none for its type."""
+    if isinstance(data, Engine):
+        return data
     for kind in type(data).__mro__:
         home = ADAPTERS.get(kind.__module__.partition(".")[0])
         if home is not None:
