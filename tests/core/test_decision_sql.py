@@ -99,6 +99,16 @@ def test_rows_that_python_refuses_have_no_decision(dialect: str) -> None:
         limits, ["a", "b"], score="score", group="group", dialect=dialect, missing_group="a"
     )
     assert ENGINES[dialect](known, rows) == [None, None, 1, 1, None]
+    merged = write_decision(
+        np.array([-1.0, 1.0]),
+        ["a", "b"],
+        score="score",
+        group="group",
+        dialect=dialect,
+        merged_groups={"b": ["c", "it's"]},
+    )
+    rows = numbered([0.0, 0.0, 2.0, 2.0, 2.0], ["a", "c", "c", "it's", "d"])
+    assert ENGINES[dialect](merged, rows) == [1, 0, 1, 1, None]
 
 
 @pytest.mark.parametrize("dialect", ENGINES)

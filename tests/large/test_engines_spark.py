@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet
 import pytest
 
+from fairdial import InvalidInputError, ScoreSummary
 from fairdial.large import calibrate, decide, evaluate
 
 from .conftest import TOLERANCES
@@ -88,3 +89,28 @@ def test_a_worker_that_dies_loses_nothing(table, people, boosted, tmp_path):
     whole = calibrate(people, copy.deepcopy(boosted), **LABEL)
     ours, theirs = (m.frontier_.at(TOLERANCES).thresholds for m in (model, whole))
     assert (ours == theirs).all()
+
+
+def test_spark_sql_counts_and_decides_as_python_does(spark, people, linear):
+    rows = people.fillna({"hours": 38.0})
+    logits = linear.logits(rows[["age", "hours", "sex"]])
+    scored = rows[["id", "sex"]].assign(z=logits, y=(rows["hired"] == "yes").astype(int))
+    table = spark.createDataFrame(pa.Table.from_pandas(scored, preserve_index=False))
+    table.createOrReplaceTempView("scored")
+    query = ScoreSummary.sql("scored", score="z", group="sex", label="y", dialect="spark")
+    counts = spark.sql(query).toArrow().to_pandas()
+    summary = ScoreSummary.from_scores(scored["z"], scored["sex"], scored["y"])
+    assert ScoreSummary.from_counts(counts) == summary
+
+    rule = linear.frontier_.to_sql(0.05, score="z", group="sex", dialect="spark")
+    found = spark.sql(f"SELECT {rule} AS d FROM scored ORDER BY id").toArrow()["d"].to_pylist()
+    expected = linear.predict(rows[["age", "hours", "sex"]], tolerance=0.05) == "yes"
+    assert found == expected.astype(int).tolist()
+
+    lacking = "(SELECT CAST(NULL AS DOUBLE) AS z, 'F' AS sex UNION ALL SELECT double('NaN'), 'F' "
+    lacking += "UNION ALL SELECT 1.0D, CAST(NULL AS STRING) UNION ALL SELECT 1.0D, 'other')"
+    assert spark.sql(f"SELECT {rule} AS d FROM {lacking}").toArrow()["d"].to_pylist() == [None] * 4
+    query = ScoreSummary.sql(lacking, score="z", group="sex", dialect="spark")
+    with pytest.raises(InvalidInputError) as caught:
+        ScoreSummary.from_counts(spark.sql(query).toArrow().to_pandas())
+    assert caught.value.argument in ("bin", "group")

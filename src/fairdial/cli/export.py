@@ -172,12 +172,14 @@ def _write_rule(
 
     manifest = summary.manifest
     training = manifest.get("training") or {}
+    merged = training.get("merged_groups") or {"name": "", "values": []}
     return frontier.to_sql(
         tolerance,
         score=score,
         dialect=dialect,
         group=choose_groups(unpack(manifest["parameters"]["sensitive_column"]), sensitive),
         missing_group=training.get("missing_group"),
+        merged_groups={merged["name"]: [" & ".join(values) for values in merged["values"]]},
     )
 
 

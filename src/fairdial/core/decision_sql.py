@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 
 from fairdial._arrays import Floats
 from fairdial._sql import DIALECTS, Dialect
@@ -18,6 +18,7 @@ def write_decision(
     group: str | Sequence[str],
     dialect: str,
     missing_group: Hashable | None = None,
+    merged_groups: Mapping[Hashable, Sequence[str]] | None = None,
 ) -> str:
     """Return a ``CASE`` expression: 1 if a row is selected, 0 if not, NULL if that is undefined.
 
@@ -35,6 +36,8 @@ def write_decision(
         Name of the dialect.
     missing_group : str, int or bool, optional
         The group of rows without one.
+    merged_groups : mapping, optional
+        Other names that belong to a group.
 
     Examples
     --------
@@ -60,7 +63,11 @@ def write_decision(
     lines = [f"WHEN {found.is_missing(z)} THEN NULL"]
     for name, threshold in zip(groups, thresholds.tolist(), strict=True):
         above = f"CASE WHEN {z} > {found.number(threshold)} THEN 1 ELSE 0 END"
-        lines.append(f"WHEN {whose} = {_literal(name, found)} THEN {above}")
+        names = [name, *(merged_groups or {}).get(name, ())]
+        same = f"= {_literal(name, found)}"
+        if len(names) > 1:
+            same = f"IN ({', '.join(_literal(each, found) for each in names)})"
+        lines.append(f"WHEN {whose} {same} THEN {above}")
     return "\n  ".join(["CASE", *lines]) + "\nEND"
 
 

@@ -7,7 +7,7 @@ first. They are thresholds of one score (:func:`fairdial.sweep`) or models of a 
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, overload
@@ -897,6 +897,7 @@ class Frontier:
         dialect: str = "duckdb",
         confidence: float | None = None,
         missing_group: Hashable | None = None,
+        merged_groups: Mapping[Hashable, Sequence[str]] | None = None,
     ) -> str:
         """Return the decision rule at a tolerance as an SQL expression.
 
@@ -918,6 +919,8 @@ class Frontier:
             As in :meth:`at`.
         missing_group : hashable, optional
             The group of rows without one; by default they have no decision.
+        merged_groups : mapping, optional
+            Names in the column that belong to a group of another name, by that name.
 
         Examples
         --------
@@ -944,6 +947,7 @@ class Frontier:
             group=group,
             dialect=dialect,
             missing_group=missing_group,
+            merged_groups=merged_groups,
         )
 
     def to_json(self) -> str:
