@@ -43,9 +43,11 @@ HEAD = [
 def describe(quick: bool) -> str:
     """Return a table of all dials."""
     rows = load_adult(sensitive=["sex", "race"])
-    some = slice(0, 4000 if quick else None)
-    X, y = rows.X[some], rows.y[some]
-    people = pd.DataFrame([str(name).split(" & ") for name in rows.groups[some]])
+    people = pd.DataFrame([str(name).split(" & ") for name in rows.groups])
+    some = np.arange(len(rows.y))
+    if quick:  # with labels of both kinds in every intersection
+        some = np.flatnonzero(people[1].isin(["Black", "White"]))[:4000]
+    X, y, people = rows.X.iloc[some], rows.y[some], people.iloc[some]
     model = boosting(text_columns(X), 0)
     scores = logit(cross_val_predict(model, X, y, cv=3, method="predict_proba")[:, 1])
     lines = []

@@ -40,6 +40,7 @@ def _beside_common(monkeypatch: pytest.MonkeyPatch) -> None:
         ("blind.py", "dial", {"blind", "with the group"}),
         ("classes.py", "data", {"Adult education"}),
         ("criteria.py", "rule", {"fairdial, sort", "fairdial, histogram"}),
+        ("overlap.py", "groups", {"demographic_parity", "equal_opportunity", "equalized_odds"}),
         ("odds.py", "method", {"fairdial", "fairdial, lottery", "fairdial, cross-fitted"}),
         (
             "parquet.py",
