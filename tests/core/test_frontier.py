@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import pickle
 import time
+import tracemalloc
 import warnings
 from fractions import Fraction
 from functools import partial
@@ -19,8 +20,10 @@ from matplotlib.axes import Axes
 from scipy.special import ndtri
 
 from fairdial import Frontier, Point, Points, measure, sweep
+from fairdial.core import bootstrap
 from fairdial.core import sweep as sweeping
 from fairdial.core.bands import rate_band
+from fairdial.core.group_scores import sort_scores
 from fairdial.errors import (
     ConstantDecisionsWarning,
     FairdialWarning,
@@ -861,6 +864,27 @@ def test_bad_rows_to_decide_are_refused_by_name(arguments, name):
         sweep(Z, G, Y, min_count=1).decide(*arguments)
 
 
+@pytest.mark.parametrize("dtype", ["object", "str", "string", "category"])
+def test_groups_are_the_same_in_every_type_of_text(dtype):
+    logits, codes, y = sample(300, 3)
+    names = np.array(["b", "\N{LATIN SMALL LETTER U WITH DIAERESIS}", "a"], dtype=object)[codes]
+    groups = pd.Series(names).astype(dtype)
+    one, two = sweep(logits, names, y), sweep(logits, groups, y)
+    same_points(quietly(one.at, TOLERANCES), quietly(two.at, TOLERANCES))
+    decisions = one.decide(logits, names, 0.1)
+    np.testing.assert_array_equal(one.decide(logits, groups, 0.1), decisions)
+    some = groups[groups != "a"]  # a category without rows
+    rows = some.index.to_numpy()
+    np.testing.assert_array_equal(one.decide(logits[rows], some, 0.1), decisions[rows])
+    with pytest.raises(UnknownGroupError) as caught:
+        sweep(logits[rows], some, y[rows]).decide(logits, groups, 0.1)
+    assert list(caught.value.groups) == ["a"]
+    missing = groups.where(codes != 1, None)
+    for call in (partial(sweep, logits, missing, y), partial(one.decide, logits, missing, 0.1)):
+        with pytest.raises(InvalidInputError, match="`groups`"):
+            call()
+
+
 # ---- bands and figures -------------------------------------------------------------------------
 
 
@@ -898,6 +922,36 @@ def test_the_band_survives_replicates_without_eligible_rows():
     frontier = sweep(logits, groups, y, criterion="equal_opportunity", min_count=1)
     band = frontier.band([0.3, 0.5], n_boot=60, random_state=0)
     assert np.isfinite(band.to_numpy()).all()
+
+
+@pytest.mark.parametrize("rows_per_cell", [0, 10**9], ids=["cells", "rows"])
+def test_resampled_rows_follow_the_counts_of_their_group(monkeypatch, rows_per_cell):
+    monkeypatch.setattr(bootstrap, "ROWS_PER_CELL", rows_per_cell)
+    logits, codes, y = sample(300, 3)
+    parts = sort_scores(logits.round(1), codes, y, 3)
+    counts = [part.counts for part in parts]
+    sizes = np.array([50, 100, 200])
+    resampler, rng = bootstrap._Resampler(parts, sizes), np.random.default_rng(0)
+    total, n_draws = [np.zeros(part.shape) for part in counts], 1000
+    for _ in range(n_draws):
+        drawn = resampler.draw(rng)
+        np.testing.assert_allclose(drawn.totals.sum(axis=0), [part.sum() for part in counts])
+        for sums, part, scores in zip(total, parts, drawn.split(), strict=True):
+            sums[:, np.searchsorted(-part.lower, -scores.lower)] += scores.counts
+    for sums, part, size in zip(total, counts, sizes.tolist(), strict=True):
+        error = np.sqrt(part * (1 - part / part.sum()) * part.sum() / size / n_draws)
+        assert (np.abs(sums / n_draws - part) <= 5 * error).all()
+
+
+def test_a_frontier_of_sorted_rows_keeps_at_most_forty_bytes_a_row():
+    logits, groups, y = sample(100_000)
+    sweep(logits[:1000], groups[:1000], y[:1000]).at(0.1)  # imports
+    tracemalloc.start()
+    frontier = sweep(logits, groups, y)
+    frontier.at(0.1)
+    kept = tracemalloc.get_traced_memory()[0]
+    tracemalloc.stop()
+    assert len(np.unique(logits)) == len(logits) >= kept / 40
 
 
 def test_a_thousand_replicates_of_fifty_tolerances_take_seconds_at_most():

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fairdial.core.group_scores import GroupScores, sort_scores
+from fairdial.core.flat_groups import FlatGroups
+from fairdial.core.group_scores import GroupScores, sort_scores, total_counts
 from fairdial.core.histograms import BITS, Grid, Histogram
 from fairdial.errors import InvalidInputError
 
@@ -216,3 +217,21 @@ def test_any_numbers_agree_with_plain_counting(values):
         for group in (exact[a], histogram.group_scores[a]):
             assert group.lower.tolist() == expected
             np.testing.assert_array_equal(group.counts, counts)
+
+
+# ---- all groups in flat arrays -----------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", GENERATORS)
+def test_groups_come_back_from_flat_arrays(name: str) -> None:
+    parts = sort_scores(*draw(name, 7), 3)
+    joined = FlatGroups.join(parts)
+    counts = np.concatenate([part.counts for part in parts], axis=1)
+    group = np.repeat(np.arange(3), [len(part) for part in parts])
+    lower = np.concatenate([part.lower for part in parts])
+    made = FlatGroups.from_counts(lower, lower, counts, group, 3)
+    for flat in (joined, made):
+        assert np.array_equal(flat.totals, total_counts(parts))
+        for found, part in zip(flat.split(), parts, strict=True):
+            for field in ("lower", "upper", "selected", "above", "below"):
+                assert np.array_equal(getattr(found, field), getattr(part, field))

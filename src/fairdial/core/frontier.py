@@ -839,9 +839,10 @@ class Frontier:
     ) -> pd.DataFrame:
         """Return a bootstrap band: how the frontier varies with the calibration rows.
 
-        Rows are resampled within groups, as counts of 256 bins per group, so that the cost doesn't
-        grow with the rows. Each of ``n_boot`` samples (by default 1,000, or 100 where each
-        tolerance is a search) has its own dial, on which the tolerances are set.
+        Rows are resampled within groups, as counts of 256 bins per group (4,096 in all if there
+        are more than 16 groups), so that the cost doesn't grow with the rows. Each of ``n_boot``
+        samples (by default 1,000, or 100 where each tolerance is a search) has its own dial, on
+        which the tolerances are set.
 
         Returns
         -------

@@ -57,6 +57,16 @@ class GroupScores:
     gain: Floats | None = None
 
     @classmethod
+    def from_framed(
+        cls, framed: Floats, selected: Counts, gain: Floats | None = None
+    ) -> GroupScores:
+        """Make group scores of distinct scores between inf and -inf, (m + 2,), without copies."""
+        values = framed[1:-1]
+        found = cls(values, values, selected, gain)
+        found.__dict__.update(above=framed[:-1], below=framed[1:])
+        return found
+
+    @classmethod
     def from_counts(cls, lower: Floats, upper: Floats, counts: Counts) -> GroupScores:
         """Make group scores from the rows of each step by kind, (C, m)."""
         return cls(lower, upper, _cumulative(counts))
@@ -190,7 +200,8 @@ def sort_group(
     ordered: Floats = scores.take(order).astype(np.float64, copy=False)
     starts = np.ones(len(ordered), np.bool_)
     np.not_equal(ordered[1:], ordered[:-1], out=starts[1:])
-    values = ordered[starts] + 0.0  # -0.0 equals 0.0
+    values = ordered[starts]
+    values += 0.0  # -0.0 equals 0.0
     steps = np.empty(len(ordered), np.intp)
     steps[order] = np.cumsum(starts) - 1  # of each row
     sums = None
@@ -199,7 +210,14 @@ def sort_group(
     if kinds is not None:
         steps += kinds.astype(np.intp) * len(values)
     counts = sum_by_cell(steps, n_kinds * len(values), weights).reshape(n_kinds, len(values))
-    return GroupScores(values, values, _cumulative(counts), sums)
+    return GroupScores.from_framed(_frame(values), _cumulative(counts), sums)
+
+
+def _frame(values: Floats) -> Floats:
+    """Return descending scores between inf and -inf."""
+    framed = np.empty(len(values) + 2)
+    framed[0], framed[1:-1], framed[-1] = np.inf, values, -np.inf
+    return framed
 
 
 def _exact_gain(utility: Floats, weights: Weights | None) -> Floats:
@@ -229,8 +247,8 @@ def _merge(runs: Sequence[Scores]) -> GroupScores:
     if labels is not None:
         below[1, 1:] = np.cumsum(labels, dtype=np.int64).take(last)
         below[0] -= below[1]
-    values = merged.take(last)[::-1].copy()
-    return GroupScores(values, values, below[:, -1:] - below[:, ::-1])
+    framed = _frame(merged.take(last)[::-1])
+    return GroupScores.from_framed(framed, below[:, -1:] - below[:, ::-1])
 
 
 def _split(

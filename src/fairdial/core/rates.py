@@ -25,6 +25,7 @@ Function = Callable[[Any], Any]  # elementwise, of floats or arrays
 Eligible = Literal[0, 1, "selected", "rejected"] | None
 Event = Literal["selected", "rejected", "positive", "correct"]
 DIRECTIONS = {"selected": 1, "rejected": -1}
+MAX_PRICE = 1e300  # finite where exp overflows, so that differences of prices aren't NaN
 
 
 def _no_link(u: Any) -> Any:  # noqa: ARG001
@@ -127,7 +128,7 @@ class Rate:
             raise InvalidInputError("selected", f"be given for the {self.name}")
         return np.asarray(selected == (self.eligible == "selected"))
 
-    def price(self, logits: ArrayLike, share: float) -> Floats:
+    def price(self, logits: ArrayLike, share: float | Floats) -> Floats:
         """Return the cost of one unit of a group's rate where its threshold is at ``logits``."""
         with np.errstate(over="ignore"):
             return share * np.asarray(self.inverse(np.asarray(logits, np.float64)), np.float64)

@@ -23,14 +23,12 @@ import numpy as np
 from fairdial._arrays import Counts, Dtype, Floats, Indices, Mask
 from fairdial.core.criteria import Criterion
 from fairdial.core.demands import EXACT
-from fairdial.core.flat_groups import FlatGroups, starts_of
+from fairdial.core.flat_groups import FlatGroups, FlatSteps
 from fairdial.core.group_scores import GroupScores, place_thresholds, total_counts
 from fairdial.core.operating_points import OperatingPoints, PointTable
 from fairdial.core.problem import Problem
-from fairdial.core.rates import Rate
+from fairdial.core.rates import MAX_PRICE, Rate
 from fairdial.core.searched import SearchedPoints
-
-MAX_PRICE = 1e300  # finite where exp overflows, so that differences of prices aren't NaN
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,22 +49,39 @@ class _Steps:
 
     def __init__(self, scores: GroupScores, rate: Rate, share: float) -> None:
         self._rate, self._share, self._size = rate, share, len(scores)
-        self.lower, self.upper = scores.lower, scores.upper
-        if rate.eligible is None:
-            self.eligible = None  # every step
-            rows = scores.selected.sum(axis=0)
-        else:
+        self.lower, self.upper, self._selected = scores.lower, scores.upper, scores.selected
+        self.eligible = None  # every step
+        if rate.eligible is not None:
             rows = scores.selected[int(rate.eligible)]
             self.eligible = np.flatnonzero(rows[1:] != rows[:-1])
             self.lower, self.upper = self.lower[self.eligible], self.upper[self.eligible]
-            rows = np.concatenate((rows[:1], rows[self.eligible + 1]))
-        self.rates: Floats = rows / rows[-1]  # (M + 1,)
         self.start = int(np.searchsorted(-self.lower, 0.0, side="left"))  # rank at threshold 0
 
     @cached_property
     def _borders(self) -> Indices:
         eligible = np.arange(self._size) if self.eligible is None else self.eligible
         return np.concatenate(([-1], eligible, [self._size]))
+
+    @cached_property
+    def rates(self) -> Floats:
+        """(M + 1,) the rate at each rank; :meth:`release` lets go of it."""
+        if self._rate.eligible is None:
+            rows = self._selected.sum(axis=0)
+        else:
+            rows = self._selected[int(self._rate.eligible)].take(self._borders[:-1] + 1)
+        return np.asarray(rows / rows[-1])
+
+    def release(self) -> None:
+        """Keep nothing that can be computed again: it is 8 bytes for each row."""
+        del self.rates
+
+    def rates_at(self, ranks: Indices) -> Floats:
+        """Return the rates at some ranks."""
+        if self._rate.eligible is None:
+            both = self._selected.take(ranks, axis=1), self._selected[:, -1]
+            return np.asarray(both[0].sum(axis=0) / both[1].sum())
+        rows = self._selected[int(self._rate.eligible)]
+        return np.asarray(rows.take(self.window(ranks)[0]) / rows[-1])
 
     def window(self, ranks: Indices) -> tuple[Indices, Indices]:
         """Return the first and last rank among all steps for ranks among the eligible steps."""
@@ -100,20 +115,24 @@ class _Steps:
         return prices, levels, self.rates[moves][::-1], np.full(len(prices), group, np.intp)
 
 
-def _gather(
-    parts: Sequence[tuple[Floats, Floats, Floats, Indices]], *, rising: bool, two_groups: bool
+def _add_prices(
+    price: Floats, level: Floats, reach: Floats, group: Indices, *, rising: bool
 ) -> _Moves:
-    """Return all groups' moves of one side, sorted by level, with the price of the whole side."""
-    price, level, reach, group = (np.concatenate(column) for column in zip(*parts, strict=True))
-    if two_groups:  # one group per side: its price is the price of the side
-        return _Moves(price, level, reach, group)
-    increments = np.concatenate([np.diff(part[0], prepend=0.0) for part in parts])
+    """Return all groups' moves of one side, sorted by level, with the price of the whole side.
+
+    They are given group by group, each group's in the order in which it makes them.
+    """
+    with np.errstate(invalid="ignore"):
+        increments = np.diff(price, prepend=0.0)
+    first = np.flatnonzero(np.diff(group, prepend=-1))
+    increments[first] = price[first]
     increments[np.isnan(increments)] = np.inf
-    order = np.argsort(level if rising else -level, kind="stable")
-    cost, level = np.cumsum(increments[order]), level[order]
     key = level if rising else -level
-    cost = cost[np.searchsorted(key, key, side="right") - 1]  # the same level: together
-    return _Moves(cost, level, reach[order], group[order])
+    order = np.argsort(key, kind="stable")
+    cost, key = np.cumsum(increments[order]), key[order]
+    last = np.flatnonzero(np.diff(key, append=np.nan))  # the same level: together
+    cost = np.repeat(cost[last], np.diff(last, prepend=-1))
+    return _Moves(cost, level[order], reach[order], group[order])
 
 
 def _furthest(moves: _Moves, sign: int) -> Indices:
@@ -129,21 +148,16 @@ class _ManyGroups:
 
     def __init__(
         self,
-        group_scores: Sequence[GroupScores],
-        steps: Sequence[_Steps],
+        flat: FlatGroups,
+        steps: FlatSteps,
         rate: Rate,
         sides: tuple[tuple[Indices, Indices], tuple[Indices, Indices]],
     ) -> None:
-        self._flat, self._rate = FlatGroups(group_scores), rate
-        self._starts = np.array([group.start for group in steps])  # (K,) unconstrained ranks
-        self._sides, self._windows = sides, None
-        if steps[0].eligible is not None:
-            parts = [group.window(np.arange(len(group.rates))) for group in steps]
-            first, last = (np.concatenate(ends) for ends in zip(*parts, strict=True))
-            self._windows = starts_of([group.rates for group in steps]), first, last
+        self._flat, self._steps, self._rate, self._sides = flat, steps, rate, sides
+        self._starts = steps.start  # (K,) unconstrained ranks
         self._size = 1 + sum(len(moves) for moves, _ in sides)  # larger than the index of any move
         self._keys = [np.sort(group * self._size + moves) for moves, group in sides]
-        groups = np.arange(len(steps)) * self._size
+        groups = np.arange(len(flat)) * self._size
         self._first = [np.searchsorted(keys, groups) for keys in self._keys]
         self._groups = groups
 
@@ -155,6 +169,10 @@ class _ManyGroups:
         down -= self._first[1]
         return np.asarray(self._starts + up - down)
 
+    def rates(self, points: Indices) -> Floats:
+        """Return the rates of the criterion, (s, K)."""
+        return self._steps.rates.take(self._steps.starts + self.ranks(points))
+
     def read(self, points: Indices) -> tuple[Floats, Floats, Floats, Counts]:
         """Return the targets, the scores around them, and the selected rows, (s, C, K)."""
         ranks = self.ranks(points)
@@ -164,12 +182,10 @@ class _ManyGroups:
 
     def _place(self, groups: Indices, ranks: Indices) -> tuple[Floats, Indices]:
         """Return targets and places of groups at ranks: the middle of each group's own interval."""
-        first = last = self._flat.starts[groups] + ranks
-        if self._windows is not None:
-            starts, low, high = self._windows
-            eligible = starts[groups] + ranks
-            first = self._flat.starts[groups] + low.take(eligible)
-            last = self._flat.starts[groups] + high.take(eligible)
+        ranked = self._steps.starts[groups] + ranks
+        first = last = self._steps.first_place.take(ranked)
+        if self._rate.eligible is not None:  # other rows may fall on either side
+            last = self._steps.last_place.take(ranked)
         ends = np.stack((self._flat.above.take(first), self._flat.below.take(last)))
         unit = np.clip(self._rate.inverse(ends), -MAX_PRICE, MAX_PRICE)
         targets = self._rate.link((unit[0] + unit[1]) / 2)
@@ -227,38 +243,62 @@ class ThresholdPath(OperatingPoints):
 
     def __init__(
         self,
-        group_scores: Sequence[GroupScores],
+        group_scores: Sequence[GroupScores] | FlatGroups,
         criterion: Criterion,
         dtype: Dtype,
         *,
         strict: bool = False,
     ) -> None:
-        self.group_scores, self.criterion, self.dtype = group_scores, criterion, dtype
-        self.strict = strict
+        self.criterion, self.dtype, self.strict = criterion, dtype, strict
         self._rate, self.n_groups = criterion.rate, len(group_scores)
-        self.counts = total_counts(group_scores)
+        if isinstance(group_scores, FlatGroups):
+            self._flat, self.counts = group_scores, group_scores.totals
+        else:
+            self.group_scores, self.counts = group_scores, total_counts(group_scores)
         self.eligible = criterion.eligible_counts(self.counts)
         self.shares: Floats = self.eligible / self.counts.sum()
-        self._steps = [
-            _Steps(scores, self._rate, share)
-            for scores, share in zip(group_scores, self.shares.tolist(), strict=True)
-        ]
-        start = np.array([steps.rates[steps.start] for steps in self._steps])  # (K,)
-        top, bottom = start.max(), start.min()
-        two = len(group_scores) == 2
-        self.sign = -1.0 if two and start[1] < start[0] else 1.0  # of t, two groups only
-        if two:  # only the lower group can rise, only the higher one can fall
-            low = int(start[1] < start[0])
-            raised, lowered = [low], [1 - low]
+        self.sign = 1.0  # of t, two groups only
+        if self.n_groups == 2:
+            self._compare_two()
         else:
-            raised = lowered = list(range(len(group_scores)))
-        floor = _gather(
-            [self._steps[a].floor_moves(a, top) for a in raised], rising=True, two_groups=two
-        )
-        ceiling = _gather(
-            [self._steps[a].ceiling_moves(a, bottom) for a in lowered], rising=False, two_groups=two
-        )
-        self._merge(floor, ceiling, top, bottom)
+            steps = self._flat_steps
+            start = steps.rates.take(steps.starts + steps.start)
+            top, bottom = float(start.max()), float(start.min())
+            floor = _add_prices(*steps.floor_moves(top), rising=True)
+            ceiling = _add_prices(*steps.ceiling_moves(bottom), rising=False)
+            self._merge(floor, ceiling, top, bottom)
+
+    def _compare_two(self) -> None:
+        """Merge the moves of two groups: only the lower one can rise, the higher one fall."""
+        start = [steps.rates[steps.start] for steps in self._steps]
+        low = int(start[1] < start[0])
+        self.sign = -1.0 if low else 1.0
+        # one group per side: its price is the price of the side
+        floor = _Moves(*self._steps[low].floor_moves(low, max(start)))
+        ceiling = _Moves(*self._steps[1 - low].ceiling_moves(1 - low, min(start)))
+        self._merge(floor, ceiling, max(start), min(start))
+        for steps in self._steps:
+            steps.release()
+
+    @cached_property
+    def group_scores(self) -> Sequence[GroupScores]:
+        """The groups' scores."""
+        return self._flat.split()
+
+    @cached_property
+    def _flat(self) -> FlatGroups:
+        return FlatGroups.join(self.group_scores)
+
+    @cached_property
+    def _flat_steps(self) -> FlatSteps:
+        return FlatSteps(self._flat, self._rate, self.shares)
+
+    @cached_property
+    def _steps(self) -> list[_Steps]:
+        return [
+            _Steps(scores, self._rate, share)
+            for scores, share in zip(self.group_scores, self.shares.tolist(), strict=True)
+        ]
 
     def _merge(self, floor: _Moves, ceiling: _Moves, top: float, bottom: float) -> None:
         """Merge both sides' moves by T, the ceiling first at equal T, and compute all gaps.
@@ -280,17 +320,18 @@ class ThresholdPath(OperatingPoints):
         width = highest - lowest
         met = np.flatnonzero(width <= 0)
         stop = int(met[0]) if met.size else n_moves  # the last point
-        self._floor, self._ceiling = floor, ceiling
         risen, fallen = risen[: stop + 1], fallen[: stop + 1]
-        self._at_floor = at_floor[: risen[-1]]
-        self._at_ceiling = at_ceiling[: fallen[-1]]
+        self._at_floor = at_floor[: risen[-1]].copy()  # a view would keep all moves
+        self._at_ceiling = at_ceiling[: fallen[-1]].copy()
+        if self.n_groups != 2:
+            self._groups_moved = floor.group[: risen[-1]], ceiling.group[: fallen[-1]]
         cost = np.zeros(n_moves + 1)
         cost[1 + at_floor], cost[1 + at_ceiling] = floor.cost[:finite], ceiling.cost
-        self.cost: Floats = cost[: stop + 1]
+        self.cost: Floats = cost[: stop + 1].copy()
         self._ends = stop == n_moves  # no move is left
         follows = not self._ends and self.n_groups == 2  # more groups: no single next move
         self.next_cost = float(cost[stop + follows])
-        self.width: Floats = width[: stop + 1]
+        self.width: Floats = width[: stop + 1].copy()
         raised_to = np.maximum.accumulate(np.append(-np.inf, floor.reach))[risen]
         lowered_to = np.minimum.accumulate(np.append(np.inf, ceiling.reach))[fallen]
         highest, lowest = highest[: stop + 1], lowest[: stop + 1]
@@ -323,10 +364,9 @@ class ThresholdPath(OperatingPoints):
 
     @cached_property
     def _many(self) -> _ManyGroups:
-        floor_group = self._floor.group[: len(self._at_floor)]
-        ceiling_group = self._ceiling.group[: len(self._at_ceiling)]
+        floor_group, ceiling_group = self._groups_moved
         sides = (self._at_floor, floor_group), (self._at_ceiling, ceiling_group)
-        return _ManyGroups(self.group_scores, self._steps, self._rate, sides)
+        return _ManyGroups(self._flat, self._flat_steps, self._rate, sides)
 
     def _ranks(self, points: Indices) -> Indices:
         """Return the ranks among each group's eligible steps, (s, K)."""
@@ -343,8 +383,10 @@ class ThresholdPath(OperatingPoints):
 
     def rates(self, points: Indices) -> Floats:
         """Return the rates of the criterion, (s, K)."""
+        if self.n_groups != 2:
+            return self._many.rates(points)
         ranks = self._ranks(points)
-        return np.stack([s.rates[ranks[:, a]] for a, s in enumerate(self._steps)], axis=1)
+        return np.stack([s.rates_at(ranks[:, a]) for a, s in enumerate(self._steps)], axis=1)
 
     @cached_property
     def setting(self) -> Floats:
@@ -433,7 +475,7 @@ class ThresholdPath(OperatingPoints):
         better = np.flatnonzero(feasible[beyond] | (found.gap < table.gap[beyond]))
         return table.overwrite(beyond[better], found.tabulate(better)), feasible
 
-    def rebuild(self, group_scores: Sequence[GroupScores]) -> ThresholdPath:
+    def rebuild(self, group_scores: Sequence[GroupScores] | FlatGroups) -> ThresholdPath:
         """Return the path of other scores of the same groups."""
         return ThresholdPath(group_scores, self.criterion, self.dtype, strict=self.strict)
 
