@@ -336,8 +336,9 @@ def encode_groups(values: object, name: str = "groups") -> tuple[Codes, tuple[Ha
     A DataFrame or 2-D array with several columns is encoded by their intersections, named like
     ``"Black & Female"``.
     """
-    import pandas as pd
-
+    texts = _as_texts(values)
+    if texts is not None:
+        return _encode(texts, name)
     array = _as_column(values, name)
     if array.dtype == np.bool_:
         if array.all() or not array.any():
@@ -347,13 +348,14 @@ def encode_groups(values: object, name: str = "groups") -> tuple[Codes, tuple[Ha
         n_groups = int(array.max()) + 1
         if (n_groups <= 2 and int(array.min()) == 0) or np.bincount(array.astype(np.intp)).all():
             return array, tuple(range(n_groups))
-    _refuse_missing(array, name)
-    codes, uniques = pd.factorize(array, sort=False)
-    found = list(uniques.tolist() if hasattr(uniques, "tolist") else uniques)
+    return _encode(array, name)
+
+
+def _encode(groups: Any, name: str) -> tuple[Codes, tuple[Hashable, ...]]:
+    codes, found = _factorize(groups, name)
     names = sort_names(found)
-    places = {name: place for place, name in enumerate(names)}
-    rank = np.array([places[name] for name in found], np.intp)
-    return rank[codes], names
+    places = {group: place for place, group in enumerate(names)}
+    return np.array([places[group] for group in found], np.intp)[codes], names
 
 
 def encode_strata(control_features: object) -> tuple[Codes, tuple[Hashable, ...]]:
@@ -366,15 +368,15 @@ def encode_strata(control_features: object) -> tuple[Codes, tuple[Hashable, ...]
 
 def match_groups(values: object, names: tuple[Hashable, ...], name: str = "groups") -> Codes:
     """Return the codes of rows whose groups are among ``names``; raise on other groups."""
-    array = _as_column(values, name)
-    if names == tuple(range(len(names))) and _are_codes(array, len(names)):
-        return array.view(np.uint8) if array.dtype == np.bool_ else array
-    import pandas as pd
-
-    _refuse_missing(array, name)
-    codes = pd.Index(list(names), dtype=object).get_indexer(pd.Index(array.astype(object)))
-    if (codes < 0).any():
-        unknown = pd.unique(array[codes < 0]).tolist()
+    groups = _as_texts(values)
+    if groups is None:
+        groups = _as_column(values, name)
+        if names == tuple(range(len(names))) and _are_codes(groups, len(names)):
+            return groups.view(np.uint8) if groups.dtype == np.bool_ else groups
+    codes, found = _factorize(groups, name)
+    order = {group: code for code, group in enumerate(names)}
+    unknown = [group for group in found if group not in order]
+    if unknown:
         near = (did_you_mean(group, names, SAME_GROUP) for group in unknown[:MAX_LISTED])
         raise UnknownGroupError(
             name,
@@ -383,7 +385,31 @@ def match_groups(values: object, names: tuple[Hashable, ...], name: str = "group
             hint=(next(filter(None, near), ""), "A new group needs calibration rows of its own."),
             groups=unknown,
         )
-    return np.asarray(codes)
+    return np.array([order[group] for group in found], np.intp)[codes]
+
+
+def _as_texts(values: object) -> Any:
+    """Return pandas' text, or categories that are text, which needn't become objects; else None."""
+    if isinstance(values, np.ndarray | list | tuple):
+        return None
+    import pandas as pd
+
+    if not isinstance(values, pd.Series) or not len(values):
+        return None
+    kind = values.dtype
+    if isinstance(kind, pd.CategoricalDtype):
+        kind = kind.categories.dtype
+    return values.array if isinstance(kind, pd.StringDtype) else None
+
+
+def _factorize(groups: Any, name: str) -> tuple[Codes, list[Any]]:
+    """Return a code for each row, and the distinct groups in the order of their first rows."""
+    import pandas as pd
+
+    codes, uniques = pd.factorize(groups, sort=False)
+    if (codes < 0).any():
+        _refuse_missing(groups, name)
+    return codes, list(uniques.tolist() if hasattr(uniques, "tolist") else uniques)
 
 
 def sort_names(names: Iterable[Hashable]) -> tuple[Hashable, ...]:
@@ -468,7 +494,7 @@ def _refuse_probabilities(columns: list[NDArray[Any]], name: str) -> None:
         )
 
 
-def _refuse_missing(array: NDArray[Any], name: str) -> None:
+def _refuse_missing(array: Any, name: str) -> None:
     import pandas as pd
 
     missing = np.asarray(pd.isna(array))
