@@ -133,6 +133,35 @@ def test_one_tolerance_a_row_is_row_by_row() -> None:
         assert row[0] == at_once[i]
 
 
+@pytest.mark.parametrize("per_group", [False, True])
+def test_a_table_has_the_decisions_at_each_tolerance_and_scores_rows_once(per_group: bool) -> None:
+    class Counts(LogisticRegression):
+        scored = 0
+
+        def decision_function(self, X: Any) -> Any:
+            Counts.scored += len(X)
+            return super().decision_function(X)
+
+    dial = fitted(estimator=Counts(), predict_method="decision_function", per_group=per_group)
+    X, groups = TEST.X.set_axis(np.arange(len(TEST))[::-1]), TEST.groups
+    wanted = [0.2, 0.02, 0.1, 0.02]
+    Counts.scored = 0
+    table = dial.predict(X, sensitive_features=groups, tolerances=wanted)
+    assert Counts.scored == len(TEST)
+    assert table.columns.tolist() == wanted
+    assert table.index.equals(X.index)
+    for i, tolerance in enumerate(wanted):
+        decisions = dial.predict(X, sensitive_features=groups, tolerance=tolerance)
+        assert np.array_equal(table.iloc[:, i], decisions)
+    certain = dial.predict(X, sensitive_features=groups, tolerances=[0.2], confidence=0.9)
+    options: dict[str, Any] = {"sensitive_features": groups, "confidence": 0.9}
+    assert np.array_equal(certain[0.2], dial.predict(X, tolerance=0.2, **options))
+    with pytest.raises(InvalidInputError, match="tolerances"):
+        dial.predict(X, sensitive_features=groups, tolerances=wanted, tolerance=0.1)
+    with pytest.raises(InvalidInputError, match="tolerances"):
+        dial.predict(X, sensitive_features=groups, tolerances=[0.1, 2.0])
+
+
 def test_a_rows_decision_does_not_depend_on_who_else_is_asked() -> None:
     dial = fitted(estimator=HistGradientBoostingClassifier(max_iter=20))
     everybody = dial.predict(TEST.X, sensitive_features=TEST.groups)

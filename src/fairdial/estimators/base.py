@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
 from os import PathLike
-from typing import TYPE_CHECKING, Any, Literal, NotRequired, Self, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, Literal, NotRequired, Self, TypedDict, Unpack, overload
 
 import numpy as np
 import pandas as pd
@@ -490,6 +490,27 @@ class DialClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
         if self.tolerance is not None:
             check_one_tolerance(self.tolerance)
 
+    @overload
+    def predict(
+        self,
+        X: object,
+        *,
+        sensitive_features: object = ...,
+        tolerance: ArrayLike | None = ...,
+        confidence: float | None = ...,
+        tolerances: None = ...,
+    ) -> NDArray[Any]: ...
+
+    @overload
+    def predict(
+        self,
+        X: object,
+        *,
+        sensitive_features: object = ...,
+        confidence: float | None = ...,
+        tolerances: Sequence[float] | Floats,
+    ) -> pd.DataFrame: ...
+
     @groups_by_name
     def predict(
         self,
@@ -498,8 +519,9 @@ class DialClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
         sensitive_features: object = None,
         tolerance: ArrayLike | None = None,
         confidence: float | None = None,
-    ) -> NDArray[Any]:
-        """Return decisions at a tolerance, as labels.
+        tolerances: Sequence[float] | Floats | None = None,
+    ) -> NDArray[Any] | pd.DataFrame:
+        """Return decisions at a tolerance, as labels, or a table of them at several tolerances.
 
         Parameters
         ----------
@@ -515,10 +537,38 @@ class DialClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
             on the calibration rows is kept within the tolerance. With one tolerance for each row
             the statement holds for all tolerances at once; only a threshold path of two groups
             takes that.
+        tolerances : sequence of float, optional
+            Decide at each of these: the result is a DataFrame with a column for each. Rows are
+            scored once, so that ten tolerances take hardly longer than one.
         """
+        if tolerances is not None:
+            if tolerance is not None:
+                raise InvalidInputError("tolerances", "be given without `tolerance`")
+            return self._predict_at(X, sensitive_features, tolerances, confidence)
         margin = self.decision_function(
             X, sensitive_features=sensitive_features, tolerance=tolerance, confidence=confidence
         )
+        return self._labels(margin)
+
+    def _predict_at(
+        self,
+        X: object,
+        sensitive_features: object,
+        tolerances: Sequence[float] | Floats,
+        confidence: float | None,
+    ) -> pd.DataFrame:
+        """Return a column of decisions for each tolerance; rows are scored once."""
+        wanted = np.atleast_1d(check_tolerance(tolerances, "tolerances"))
+        rows, codes = self._rows_to_score(X, sensitive_features)
+        margins = self._margins(rows, codes, [np.asarray(t) for t in wanted], confidence)
+        found = pd.DataFrame(
+            {i: self._labels(margin) for i, margin in enumerate(margins)},
+            index=X.index if isinstance(X, pd.DataFrame) else None,
+        )
+        return found.set_axis(pd.Index(wanted, name="tolerance"), axis=1)
+
+    def _labels(self, margin: Floats) -> NDArray[Any]:
+        """Return the labels of margins, (n,), or for more than two classes (n, C)."""
         if margin.ndim == 2:
             return np.asarray(self.classes_[choose_class(margin)])
         return np.asarray(self.classes_[select(margin, 0.0).astype(np.intp)])
