@@ -30,7 +30,7 @@ LAYERS = (
     {"core"},
     {"_validation"},
     {"plotting", "_onnx", "_sql"},
-    {"_arrays", "_files", "_version", "errors", "progress"},
+    {"_arrays", "_files", "_special", "_version", "errors", "progress"},
 )
 DEPTH = {part: depth for depth, parts in enumerate(LAYERS) for part in parts}
 TORCH_METHODS = {

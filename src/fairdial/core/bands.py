@@ -13,9 +13,9 @@ import math
 from functools import lru_cache
 
 import numpy as np
-from scipy.special import betaincinv
 
 from fairdial._arrays import Counts, Floats, Indices
+from fairdial._special import betaincinv
 from fairdial.core.demands import Demand
 
 UNIFORM = 0.8  # share of the error probability for the band of constant width

@@ -23,10 +23,10 @@ from functools import lru_cache
 from itertools import permutations
 
 import numpy as np
-from scipy.special import betaincinv, xlog1py, xlogy
-from scipy.special import gammaln as log_gamma
 
 from fairdial._arrays import Floats
+from fairdial._special import betaincinv, xlog1py, xlogy
+from fairdial._special import gammaln as log_gamma
 
 WINDOW = 7.0  # standard deviations of a binomial that are summed; the rest is below 1e-11
 UNEQUAL = 8.0  # a group is small if it has fewer than UNEQUAL * sqrt(rows of the other)

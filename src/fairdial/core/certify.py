@@ -12,9 +12,9 @@ from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
-from scipy.special import ndtri
 
 from fairdial._arrays import Counts, Floats, Indices
+from fairdial._special import ndtri
 from fairdial.core import certificates
 from fairdial.core.bands import UNIFORM, largest_gap
 from fairdial.core.criteria import Criterion

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.special import logit
 
 from fairdial._arrays import Floats
+from fairdial._special import logit
 from fairdial._validation import check_scores
 from fairdial.errors import InvalidInputError
 

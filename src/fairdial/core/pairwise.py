@@ -16,10 +16,10 @@ from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
-from scipy.special import betainc, betaincinv
-from scipy.special import gammaln as log_gamma
 
 from fairdial._arrays import Counts, Floats, Indices, Mask
+from fairdial._special import betainc, betaincinv
+from fairdial._special import gammaln as log_gamma
 
 NUISANCE = 0.02  # share of alpha that pays for the confidence interval of the unknown rate
 TAIL = 1e-8  # probability of binomial counts that are left out of a sum, for each group

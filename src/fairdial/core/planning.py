@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.special import ndtri
 
 from fairdial._arrays import Counts, Floats, Mask
+from fairdial._special import ndtri
 from fairdial._validation import (
     check_confidence,
     check_labels,

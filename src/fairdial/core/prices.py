@@ -20,9 +20,9 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
-from scipy.special import expit
 
 from fairdial._arrays import Floats, Indices, Scores, Weights
+from fairdial._special import expit
 from fairdial.core.criteria import Criterion
 from fairdial.core.dual import SMOOTH, Dual
 from fairdial.core.problem import Problem

@@ -13,9 +13,9 @@ from hashlib import sha256
 from math import ceil, sqrt
 
 import numpy as np
-from scipy.special import logit
 
 from fairdial._arrays import Counts, Floats
+from fairdial._special import logit
 from fairdial.core.criteria import ALL
 from fairdial.core.fixed_sequence import Rules
 from fairdial.core.group_scores import GroupScores, total_counts

@@ -12,9 +12,9 @@ from collections.abc import Hashable, Sequence
 from typing import Any, Protocol
 
 import numpy as np
-from scipy.special import expit
 
 from fairdial._arrays import Codes, Floats, Mask, Scores, Weights
+from fairdial._special import expit
 from fairdial._validation import (
     as_vector,
     check_choice,

@@ -16,9 +16,9 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import expit, logit
 
 from fairdial._arrays import Features, Floats, Mask
+from fairdial._special import expit, logit
 from fairdial.forests.forest import Forest, unpack_sets
 
 MOST_LEAVES = 64  # bits of a mask

@@ -13,10 +13,10 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import expit, logit
 
 from fairdial._arrays import Features, Floats
 from fairdial._onnx import Graph
+from fairdial._special import expit, logit
 from fairdial.errors import InvalidInputError
 from fairdial.forests.evaluate import Evaluator
 from fairdial.forests.forest import LINKS, Forest, Link, read_forest
