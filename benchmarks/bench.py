@@ -77,7 +77,12 @@ STEPS = (
     Step("coverage.py", "Does the tolerance hold on new data?", "--draws 100", peers=True),
     Step("monitoring.py", "Watching the gap", "--runs 20 --rows 200000"),
     Step("blind.py", "Blind dials", "--splits 3"),
-    Step("blind_peers.py", "Blind dials compared with other libraries", "--adult 2", peers=True),
+    Step(
+        "blind_peers.py",
+        "Blind dials compared with other libraries",
+        "--adult 0 --compas 8",
+        peers=True,
+    ),
     Step("overlap.py", "Overlapping groups"),
     Step("classes.py", "More than two classes", "--splits 2"),
     Step("brute_force.py", "The dial and brute force", "--cases 3000"),
