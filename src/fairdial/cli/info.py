@@ -83,7 +83,7 @@ def describe(folder: Path, summary: Summary) -> dict[str, Any]:
         "label": manifest["label"],
         "negative": json_value(negative),
         "positive": json_value(positive),
-        "classes": [json_value(label) for label in labels],
+        **({"classes": [json_value(label) for label in labels]} if len(labels) > 2 else {}),
         "sensitive": None if sensitive is None else _as_list(sensitive),
         "missing_group": training.get("missing_group"),
         "proxies": training.get("proxies"),
@@ -123,7 +123,7 @@ def _lines(data: dict[str, Any]) -> dict[str, str]:
         "label column": data["label"] or "-",
         **(
             {"classes": ", ".join(map(repr, data["classes"]))}
-            if len(data["classes"]) > 2
+            if "classes" in data
             else {
                 "positive class": repr(data["positive"]),
                 "negative class": repr(data["negative"]),

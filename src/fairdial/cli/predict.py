@@ -118,13 +118,14 @@ def predict(
         "out": str(out),
         "rows": sum(counts),
         "selected": None if several else counts[1],
-        "decided": {str(label): n for label, n in zip(labels, counts, strict=True)},
         "tolerance": chosen,
         "confidence": confidence,
         "simultaneous": holds_for_any(model.frontier_, confidence, simultaneous),
         "positive": None if several else json_value(labels[1]),
         "hash": model.model_hash_,
     }
+    if several:
+        result["decided"] = {str(label): n for label, n in zip(labels, counts, strict=True)}
     if show.as_json:
         show.result(result)
     where = "" if out == STDOUT else f"{out}: "

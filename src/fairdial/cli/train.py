@@ -387,7 +387,7 @@ def _report(
             **problem_data(frontier),
             "label": rows.y.name,
             "positive": json_value(positive),
-            "classes": [json_value(label) for label in labels],
+            **({"classes": [json_value(label) for label in labels]} if positive is None else {}),
             "sensitive": rows.groups,
             "missing_group": model.training_.get("missing_group"),
             "merged_groups": model.training_.get("merged_groups"),

@@ -267,13 +267,6 @@ def _reader(
     if not hasattr(model, "classes_") or (calibrated and not hasattr(model, "frontier_")):
         needed = "calibrated" if calibrated else "fitted"
         raise InvalidInputError("model", f"be a {needed} model", given=type(model).__name__)
-    if len(model.classes_) > 2:
-        raise InvalidInputError(
-            "model",
-            "have two classes to be applied to tables where they are",
-            given=f"one with {len(model.classes_)}",
-            hint="Decide with predict.",
-        )
     return RowReader.of(
         model,
         engine.columns,
