@@ -87,7 +87,11 @@ STEPS = (
     Step("classes.py", "More than two classes", "--splits 2"),
     Step("brute_force.py", "The dial and brute force", "--cases 3000"),
     Step("parquet.py", "More rows than memory", "--repeats 1"),
-    Step("engines.py", "Decisions where the rows are", "--rows 1e6"),
+    Step(
+        "engines.py",
+        "Decisions where the rows are",
+        "--rows 1e6 --engines pyarrow polars DuckDB dask",
+    ),
     Step("stacks.py", "Ten settings in one stack", "--epochs 3 --rounds 2"),
     Step("images.py", "ResNet-18 on pictures", "--repeats 3"),
     Step("page.py", "The page", "--rows 1e5 --moves 100"),

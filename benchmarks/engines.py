@@ -320,7 +320,7 @@ def main() -> None:
             command = [sys.executable, __file__, "--task", engine, "--folder", place]
             done = subprocess.run(command, capture_output=True, text=True, check=False)
             if done.returncode:
-                sys.exit(f"{engine} failed:\n{done.stderr[-3000:]}")
+                sys.exit(f"{engine} failed:\n{done.stderr[:3000]}\n...\n{done.stderr[-1000:]}")
             (line,) = (s for s in done.stdout.splitlines() if s.startswith("RESULT "))
             found.append(json.loads(line.removeprefix("RESULT ")))
         check(folder, found)
