@@ -127,8 +127,8 @@ def calibrate(
     tolerances : array-like, optional
         Where the answers must be exact: equal to those of ``model.calibrate`` on all rows in one
         process. A second pass then opens the bins that they depend on; only the scores in these
-        bins travel, usually less than 1% of the rows. Without it, thresholds are edges of bins,
-        within the tolerance; see :class:`fairdial.ScoreSummary`.
+        bins travel, about 1% of the rows for ten tolerances. Without it, thresholds are edges of
+        bins, within the tolerance; see :class:`fairdial.ScoreSummary`.
     score : str, optional
         Column of this model's logits, such as :func:`decide` appends. By default rows are scored
         in each pass.
