@@ -19,7 +19,7 @@ Connection = psycopg.Connection[tuple[Any, ...]]
 PATIENCE = 5  # seconds to wait for the database, and for another writer
 TICK = 0.5  # seconds between looks at calls that don't return
 SECRETS = "password", "sslpassword"
-# of a server that hangs, the database ends the session, and with it the lock
+# of a server that hangs, the database ends the connection, and with it the lock
 BEGIN = f"""
 BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE;
 SET LOCAL lock_timeout = '{PATIENCE}s';
