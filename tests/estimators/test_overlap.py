@@ -11,8 +11,9 @@ from click.testing import CliRunner
 from sklearn.linear_model import LogisticRegression
 
 import fairdial
-from fairdial import FairBayes, InvalidInputError
+from fairdial import CannotCertifyError, FairBayes, InvalidInputError, sweep
 from fairdial.cli import main
+from fairdial.estimators.rows import hold_out
 from fairdial.metrics import gap
 from fairdial.serve.page_data import page_data
 
@@ -131,3 +132,30 @@ def test_the_command_line_shows_every_column(tmp_path):
     found = json.loads(measured.stdout)
     assert [line["demand"] for line in found["demands"]] == list(point["gaps"])
     assert found["gap"] == max(line["gap"] for line in found["demands"])
+
+
+def test_rows_of_small_intersections_are_held_out_as_often_as_others() -> None:
+    rng = np.random.default_rng(0)
+    cells = rng.choice(400, size=8_000, p=rng.dirichlet(np.full(400, 0.3)))
+    sizes = np.bincount(cells)[cells]
+    few = sizes <= 5
+    counts = np.zeros(len(cells))
+    for seed in range(200):
+        held = hold_out(cells, 0.1, np.random.RandomState(seed), pooled=True)
+        assert len(np.unique(held)) == len(held)
+        assert abs(len(held) - 800) <= 1
+        counts[held] += 1
+    assert abs(counts[few].mean() / 200 - 0.1) < 0.01  # rounded up, it would be above 0.2
+    assert abs(counts[~few].mean() / 200 - 0.1) < 0.001
+
+
+def test_bands_are_refused_for_groups_that_pool_intersections() -> None:
+    rng = np.random.default_rng(0)
+    groups = pd.DataFrame({"a": rng.integers(2, size=4_000), "b": rng.integers(3, size=4_000)})
+    logits = rng.normal(size=4_000) + 0.5 * groups["a"].to_numpy()
+    y = rng.random(4_000) < 1 / (1 + np.exp(-logits))
+    for overlap in ("marginal", "both"):
+        frontier = sweep(logits, groups, y, overlap=overlap)
+        with pytest.raises(CannotCertifyError):
+            frontier.at(0.2, confidence=0.95, simultaneous=True)
+        assert frontier.at(0.2, confidence=0.95).theorem == 5

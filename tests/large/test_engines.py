@@ -15,6 +15,7 @@ import pytest
 from sklearn.linear_model import LogisticRegression
 
 from fairdial import FairBayes, InvalidInputError, ScoreSummary, UnknownGroupError, load
+from fairdial.estimators.learners import boosting
 from fairdial.large import calibrate, decide, evaluate, evaluate_counts
 from fairdial.large import engines as adapters
 from fairdial.metrics import gap, group_table
@@ -261,3 +262,20 @@ def test_counts_of_one_query_are_enough(people, boosted):
     halves = pd.concat([counts.assign(rows=counts["rows"] // 2)] * 2)
     twice = pd.concat([halves, counts.assign(rows=counts["rows"] % 2)])
     assert evaluate_counts(twice, boosted.criterion).accuracy_interval == whole.accuracy_interval
+
+
+def test_columns_with_nulls_in_training_mean_the_same_without_them() -> None:
+    rng = np.random.default_rng(0)
+    n = 2_000
+    owns, number = rng.random(n) < 0.5, rng.integers(3, size=n)
+    y = (rng.random(n) < np.where(owns, 0.7, 0.2) + 0.05 * number).astype(int)
+    table = pd.DataFrame({"owns": owns.astype(object), "number": number.astype(object)})
+    table["sex"] = np.where(rng.random(n) < 0.5, "f", "m")
+    table.loc[:50, ["owns", "number"]] = None  # objects, because of the missing values
+    given = boosting(["owns", "number"], 0)
+    model = FairBayes(given, sensitive_column="sex", random_state=0).fit(table, y)
+    new = table[51:].astype({"owns": bool, "number": "int64"})
+    expected = model.predict(table[51:], tolerance=0.05)
+    assert np.array_equal(decide(new, model, tolerance=0.05)["decision"], expected)
+    found = decide(polars.from_pandas(new), model, tolerance=0.05)["decision"].to_numpy()
+    assert np.array_equal(found, expected)

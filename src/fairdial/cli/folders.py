@@ -62,7 +62,7 @@ def predict_folder(
         raise InvalidInputError(
             "out", "end in .parquet, since DATA is a folder", given=repr(out.name)
         )
-    if out.resolve().parent == folder.path.resolve():
+    if out.resolve().is_relative_to(folder.path.resolve()):
         raise InvalidInputError("out", "lie outside of DATA", given=out)
     groups = () if model.frontier_.is_blind else group_names(model, folder, sensitive)
     keep = split_names(identity, folder.columns)

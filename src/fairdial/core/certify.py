@@ -97,6 +97,11 @@ def simultaneous_margin(
     """
     margins = []
     for demand in criterion.demands:
+        if criterion.has_groupings:
+            raise CannotCertifyError(
+                "A margin for all points at once needs one threshold in each group, but the groups "
+                "of single columns pool intersections with different ones."
+            )
         if not demand.is_certifiable:
             raise CannotCertifyError(
                 "A margin for all points at once needs demands on differences of rates whose "
@@ -176,6 +181,7 @@ class Certifier:
                     "of two parts of the calibration rows. Calibrate on more rows."
                 )
         if theorem == 2:
+            self._refuse_pooled()
             return self._by_bands(tolerance, confidence, alpha)
         if theorem == 3:
             return self._family(tolerance, confidence, alpha)
@@ -256,7 +262,7 @@ class Certifier:
         rules come from fewer rows, which matters with many groups.
         """
         demands = self.criterion.demands
-        plain = all(d.is_certifiable for d in demands)
+        plain = all(d.is_certifiable for d in demands) and not self.criterion.has_groupings
         alike = len({d.rate.eligible is None for d in demands}) == 1  # sizes are given to all tests
         if not (plain and alike) or self._band_margin(alpha) > ROOM * tolerance:
             return False
@@ -292,6 +298,14 @@ class Certifier:
         return PointTable(settings, gap, np.ones(len(gap), np.bool_), thresholds, selected)
 
     # ---- theorem 2: bands around all rates -----------------------------------------------------
+
+    def _refuse_pooled(self) -> None:
+        """Raise for groups that pool intersections with thresholds of their own."""
+        if self.criterion.has_groupings:
+            raise CannotCertifyError(
+                "`simultaneous=True` needs one threshold in each group, but the groups of single "
+                "columns pool intersections with different ones. Declare one tolerance."
+            )
 
     def _by_bands(self, tolerance: Floats, confidence: float, alpha: float) -> Certified:
         for demand in self.criterion.demands:

@@ -252,11 +252,13 @@ class DialClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
         if not crossed and self.calibration is not None:
             share = self._held_share(rows)
             rng = check_random_state(self.random_state if seed is None else seed)
+            pooled = rows.compared is not None or n_classes > 2
             if known is None:
-                held = hold_out(rows.cells[all_rows], share, rng)
+                held = hold_out(rows.cells[all_rows], share, rng, pooled=pooled)
             else:
                 places_known = np.flatnonzero(known[all_rows])
-                held = places_known[hold_out(rows.cells[all_rows][places_known], share, rng)]
+                cells = rows.cells[all_rows][places_known]
+                held = places_known[hold_out(cells, share, rng, pooled=pooled)]
             rows.held, rows.train = all_rows[held], np.delete(all_rows, held)
         if crossed or self.calibration is not None:  # fail before anything is trained
             self._check_sample(rows.sample(all_rows if crossed else rows.held))

@@ -183,11 +183,22 @@ class Rows:
         )
 
 
-def hold_out(cells: Indices, share: float, rng: np.random.RandomState) -> Indices:
+def hold_out(
+    cells: Indices, share: float, rng: np.random.RandomState, *, pooled: bool = False
+) -> Indices:
     """Draw a share of every group and label, rounded up; at least one row of each stays.
+
+    Where rates pool many cells, such as those of overlapping groups or of all but one class, small
+    cells would be drawn too often. With ``pooled``, every row is drawn with the same probability:
+    the rows are sorted by cell, and one of so many is drawn, from a random start.
 
     Rows are drawn one by one, so copies of a row (``clusters`` of a data set) may be separated.
     """
+    if pooled:
+        order = rng.permutation(len(cells))
+        order = order[np.argsort(cells[order], kind="stable")]
+        drawn = (np.arange(math.ceil(share * len(cells))) + rng.random_sample()) / share
+        return np.sort(order[drawn[drawn < len(cells)].astype(np.intp)])
     held = [np.zeros(0, np.intp)]
     for cell in np.unique(cells):
         places = rng.permutation(np.flatnonzero(cells == cell))

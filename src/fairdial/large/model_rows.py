@@ -186,4 +186,13 @@ def _names(given: Any) -> tuple[str, ...]:
 
 
 def _as_trained(column: pd.Series, dtype: Any) -> pd.Series:
-    return column if dtype is None or column.dtype == dtype else as_trained(column, dtype)
+    """Return a column in the type that it had in training.
+
+    Numbers and booleans that were objects in training, as some columns with nulls are, stay what
+    they are: text would be other values.
+    """
+    if dtype is None or column.dtype == dtype:
+        return column
+    if dtype.kind == "O" and pd.api.types.is_numeric_dtype(column.dtype):  # also booleans
+        return column
+    return as_trained(column, dtype)

@@ -108,7 +108,9 @@ class Decide(Task):
         """Return decisions, margins and logits."""
         margin, logits = self.score(self.reader.read(batch))
         classes = self.reader.model.classes_
-        found = {DECISION: classes[select(margin, 0.0).astype(np.intp)], MARGIN: margin}
+        decided = classes[select(margin, 0.0).astype(np.intp)]
+        kind = object if classes.dtype == object else None  # pandas would make them strings
+        found = {DECISION: pd.Series(decided, batch.index, kind), MARGIN: margin}
         if logits is not None:
             found[LOGIT] = logits
         return pd.DataFrame(found, index=batch.index)

@@ -75,8 +75,11 @@ class MeanEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         check_count(self.cv, "cv", least=2)
         labels, columns = self._learn(pd.DataFrame(X), y)
         out = np.empty((len(labels), len(columns)))
-        if not columns or len(labels) < self.cv:
+        if not columns:
             return out
+        if len(labels) < self.cv:
+            allowed = f"be at most the number of rows, {len(labels)}"
+            raise InvalidInputError("cv", allowed, given=self.cv)
         folds = KFold(self.cv, shuffle=True, random_state=self.random_state)
         for rest, fold in folds.split(labels):
             for i, (codes, n_values) in enumerate(columns):
