@@ -123,6 +123,118 @@ def test_unreadable_files_leave_nothing_behind(place, tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["bad"]
 
 
+def copy_with(place, folder, change, *, part="1.parquet"):
+    """The folder of rows, one file of which is changed."""
+    folder.mkdir()
+    for file in (place / "new").glob("*.parquet"):
+        rows = pd.read_parquet(file)
+        (change(rows) if file.name == part else rows).to_parquet(folder / file.name)
+    return str(folder)
+
+
+@pytest.mark.parametrize(
+    ("column", "arguments"),
+    [
+        ("x", ("predict", "--out", "{out}.parquet")),
+        ("job", ("predict", "--out", "{out}.parquet")),
+        ("id", ("predict", "--id", "id", "--out", "{out}.parquet")),
+        ("x", ("evaluate",)),
+        ("sex", ("evaluate",)),
+        ("label", ("evaluate",)),
+        ("w", ("evaluate", "--weights", "w")),
+        ("site", ("evaluate", "--control", "site")),
+        ("job", ("calibrate", "--out", "{out}")),
+        ("label", ("calibrate", "--out", "{out}")),
+    ],
+)
+@pytest.mark.parametrize("change", ["drop", "misspell"])
+def test_every_file_must_have_every_column_that_is_needed(
+    place, tmp_path, column, arguments, change
+):
+    renamed = {column: column + "e"} if change == "misspell" else {}
+    dropped = [column] if change == "drop" else []
+    folder = copy_with(
+        place, tmp_path / "rows", lambda rows: rows.rename(columns=renamed).drop(columns=dropped)
+    )
+    command, *options = (text.format(out=tmp_path / "out") for text in arguments)
+    done = run(place, command, "model", folder, *options)
+    assert done.exit_code == 2, done.output
+    assert "1.parquet" in done.stderr
+    assert repr(column) in done.stderr
+    assert [path.name for path in tmp_path.iterdir()] == ["rows"]
+
+
+def test_labels_that_only_later_files_have_are_not_ignored(place, tmp_path):
+    folder = copy_with(
+        place, tmp_path / "rows", lambda rows: rows.drop(columns="label"), part="0.parquet"
+    )
+    for arguments in (("evaluate",), ("calibrate", "--out", str(tmp_path / "out"))):
+        assert run(place, arguments[0], "model", folder, *arguments[1:]).exit_code == 2
+
+
+def test_other_columns_and_harmless_types_may_differ_between_files(place, tmp_path):
+    def change(rows):
+        return rows.drop(columns=["site", "id"]).assign(new=1, w=rows["w"].astype("int8"))
+
+    folder = copy_with(place, tmp_path / "rows", change)
+    one, two = (
+        read(place, "evaluate", "model", data, "--weights", "w") for data in (folder, "new")
+    )
+    assert one == two
+
+
+@pytest.mark.parametrize(("column", "value"), [("w", -1), ("label", "perhaps"), ("sex", None)])
+def test_errors_name_the_file_and_the_row_within_it(place, tmp_path, monkeypatch, column, value):
+    monkeypatch.setattr("fairdial.large.engines.arrow.BATCH", 200)
+
+    def change(rows):
+        values = rows[column].astype(object) if isinstance(value, str | None) else rows[column]
+        return rows.assign(**{column: values.where(np.arange(len(rows)) != 300, value)})
+
+    folder = copy_with(place, tmp_path / "rows", change)
+    done = run(place, "evaluate", "model", folder, *(["--weights", "w"] if column == "w" else []))
+    assert done.exit_code == 2, done.output
+    assert "1.parquet" in done.stderr
+    assert "row 301" in done.stderr
+
+
+def test_damaged_pages_are_reported_with_their_file(place, tmp_path):
+    folder = copy_with(place, tmp_path / "rows", lambda rows: rows)
+    damage(tmp_path / "rows" / "1.parquet")
+    for arguments in (("evaluate",), ("predict", "--out", str(tmp_path / "out.parquet"))):
+        done = run(place, arguments[0], "model", folder, *arguments[1:])
+        assert done.exit_code == 2, done.output
+        assert "1.parquet" in done.stderr
+    assert [path.name for path in tmp_path.iterdir()] == ["rows"]
+
+
+def damage(file):
+    """Overwrite the pages of a Parquet file; its footer stays as it is."""
+    held = file.read_bytes()
+    size = len(held) - 8 - int.from_bytes(held[-8:-4], "little")
+    file.write_bytes(held[:4] + b"\xff" * (size - 4) + held[size:])
+
+
+@pytest.mark.parametrize("kind", ["marginal", "classes"])
+def test_models_that_need_one_file_say_so(place, tmp_path, kind):
+    rows = pd.read_csv(place / "train.csv")
+    options = ["--sensitive", "sex,site", "--groups", "marginal", "--positive", "yes"]
+    if kind == "classes":
+        rows["label"] = np.where(rows["w"] == 3, "maybe", rows["label"])
+        options = ["--sensitive", "sex"]
+    rows.drop(columns=["id", "w"]).to_csv(tmp_path / "train.csv", index=False)
+    done = run(
+        tmp_path, "train", "train.csv", "--label", "label", *options, "--method", "logistic",
+        "--tolerance", "0.1", "--out", "model",
+    )  # fmt: skip
+    assert done.exit_code == 0, done.output
+    for arguments in (("evaluate",), ("calibrate", "--out", "other")):
+        done = run(tmp_path, arguments[0], "model", str(place / "new"), *arguments[1:])
+        assert done.exit_code == 2, done.output
+        assert "DATA" in done.stderr
+        assert "one file" in done.stderr
+
+
 def test_a_killed_command_leaves_no_half_written_file(place, tmp_path):
     folder, out = tmp_path / "many", tmp_path / "out.parquet"
     folder.mkdir()

@@ -279,3 +279,78 @@ def test_columns_with_nulls_in_training_mean_the_same_without_them() -> None:
     assert np.array_equal(decide(new, model, tolerance=0.05)["decision"], expected)
     found = decide(polars.from_pandas(new), model, tolerance=0.05)["decision"].to_numpy()
     assert np.array_equal(found, expected)
+
+
+@pytest.mark.parametrize("column", ["rows", "weight"])
+@pytest.mark.parametrize("wrong", [-100, np.nan, np.inf, "many", None])
+def test_counts_that_are_none_are_refused(column, wrong):
+    lines = pd.DataFrame(
+        {
+            "group": ["a", "a", "b", "b"],
+            "decision": [0, 1, 0, 1],
+            "rows": [100, 150, 250, 100],
+            "weight": [100.0, 150.0, 250.0, 100.0],
+        }
+    )
+    values = lines[column].astype(object)
+    lines[column] = [*values[:3], wrong]
+    for dtype in (object,) if isinstance(wrong, str) else (object, np.float64):
+        with pytest.raises(InvalidInputError) as caught:
+            evaluate_counts(lines.astype({column: dtype}))
+        assert caught.value.argument == column
+
+
+def run_on(table, model):
+    """What reads a table; each call reads it once."""
+    return {
+        "decide": lambda: as_pandas(decide(table, model, tolerance=0.05)),
+        "evaluate": lambda: evaluate(table, model, **LABEL, tolerance=0.05),
+        "calibrate": lambda: calibrate(table, copy.deepcopy(model), **LABEL),
+    }
+
+
+@pytest.mark.parametrize("task", ["decide", "evaluate", "calibrate"])
+@pytest.mark.parametrize("filtered", [False, True])
+def test_each_file_of_a_dataset_must_have_the_columns(people, boosted, tmp_path, task, filtered):
+    as_dataset(people, tmp_path / "rows")
+    other = people[:500].rename(columns={"age": "aeg"}).assign(id=-1)
+    other.to_parquet(tmp_path / "rows" / "9.parquet", index=False)
+    table = pa.dataset.dataset(tmp_path / "rows")
+    table = table.filter(pa.dataset.field("weight") >= 0) if filtered else table
+    with pytest.raises(InvalidInputError) as caught:
+        run_on(table, boosted)[task]()
+    assert caught.value.argument == "data"
+    assert "9.parquet" in caught.value.given
+    if filtered:  # files that the filter leaves out may be as they are
+        kept = pa.dataset.dataset(tmp_path / "rows").filter(pa.dataset.field("id") >= 0)
+        run_on(kept, boosted)[task]()
+
+
+def test_features_may_be_in_the_names_of_folders(people, boosted, tmp_path):
+    for sex, rows in people.groupby("sex"):
+        (tmp_path / f"sex={sex}").mkdir()
+        rows.drop(columns="sex").to_parquet(tmp_path / f"sex={sex}" / "0.parquet", index=False)
+    table = pa.dataset.dataset(tmp_path, partitioning="hive")
+    found = evaluate(table, boosted, **LABEL, tolerance=0.05)
+    whole = evaluate(people, boosted, **LABEL, tolerance=0.05)
+    assert (found.accuracy, found.gap) == (whole.accuracy, whole.gap)
+    people[:100].drop(columns="sex").to_parquet(tmp_path / "0.parquet", index=False)
+    with pytest.raises(InvalidInputError):
+        evaluate(
+            pa.dataset.dataset(tmp_path, partitioning="hive"), boosted, **LABEL, tolerance=0.05
+        )
+
+
+@pytest.mark.parametrize("task", ["decide", "evaluate", "calibrate"])
+@pytest.mark.parametrize("filtered", [False, True])
+def test_damaged_pages_of_a_dataset_are_invalid_input(people, boosted, tmp_path, task, filtered):
+    as_dataset(people, tmp_path / "rows")
+    file = tmp_path / "rows" / "1.parquet"
+    held = file.read_bytes()
+    size = len(held) - 8 - int.from_bytes(held[-8:-4], "little")
+    file.write_bytes(held[:4] + b"\xff" * (size - 4) + held[size:])
+    table = pa.dataset.dataset(tmp_path / "rows")
+    table = table.filter(pa.dataset.field("id") >= 0) if filtered else table
+    with pytest.raises(InvalidInputError) as caught:
+        run_on(table, boosted)[task]()
+    assert filtered or "1.parquet" in caught.value.given

@@ -236,7 +236,7 @@ def _calibrate_folder(
     exact: Sequence[float],
     show: Output,
 ) -> None:
-    from fairdial.cli.folders import find_label, group_names, open_folder
+    from fairdial.cli.folders import check_model, find_label, group_names, open_folder
     from fairdial.cli.reading import split_names
     from fairdial.estimators.thresholds import ThresholdClassifier
     from fairdial.large.apply import calibrate as calibrate_table
@@ -245,6 +245,7 @@ def _calibrate_folder(
         raise InvalidInputError(
             "data", "be one file for a method without thresholds", given=type(model).__name__
         )
+    check_model(model, calibrating=True)
     folder = open_folder(data, csv_format, show)
     calibrate_table(
         folder,

@@ -36,6 +36,26 @@ def open_folder(data: Path, csv_format: CsvFormat, show: Output) -> ParquetFolde
     return ParquetFolder(data, report)
 
 
+def check_model(
+    model: DialClassifier, *, comparing: bool = True, calibrating: bool = False
+) -> None:
+    """Raise if a model needs rows in one file: to compare groups, to be calibrated, or always."""
+    overlapping = getattr(model, "groups", "intersection") != "intersection"
+    refused = {
+        "more than two classes": len(model.classes_) > 2,
+        "groups that overlap": comparing and overlapping,
+        "decisions without the group": calibrating and getattr(model, "blind", False),
+    }
+    for what, found in refused.items():
+        if found:
+            raise InvalidInputError(
+                "data",
+                f"be one file for a model with {what}",
+                given="a folder",
+                hint="Put its rows into one Parquet file.",
+            )
+
+
 def group_names(
     model: DialClassifier, folder: ParquetFolder, sensitive: Sequence[str]
 ) -> tuple[str, ...]:
@@ -64,6 +84,7 @@ def predict_folder(
         )
     if out.resolve().is_relative_to(folder.path.resolve()):
         raise InvalidInputError("out", "lie outside of DATA", given=out)
+    check_model(model, comparing=False)
     groups = () if model.frontier_.is_blind else group_names(model, folder, sensitive)
     keep = split_names(identity, folder.columns)
     require_columns(pd.DataFrame(columns=folder.columns), keep, "identity")
@@ -91,6 +112,7 @@ def count_decisions(
     control: Sequence[str],
 ) -> pd.DataFrame:
     """Return numbers of rows by group, stratum, label and decision (``place``)."""
+    check_model(model)
     kind = find_criterion(model.criterion)
     if kind.has_conditions:
         raise InvalidInputError(
@@ -127,4 +149,4 @@ def find_label(
         require_columns(pd.DataFrame(columns=folder.columns), [label], "label")
         return label
     known: str | None = getattr(model, "label_name_", None)
-    return known if known in folder.columns else None
+    return known if known in folder.columns_anywhere else None

@@ -122,7 +122,11 @@ def evaluate_counts(
         raise InvalidInputError("counts", f"have a column 'label' for {kind.name}", given=columns)
     if not len(counts):
         raise InvalidInputError("counts", "have at least one line", given="none")
+    check_weights(counts["rows"], len(counts), "rows")
     counts = counts[counts["rows"] > 0]
+    weights = None
+    if "weight" in columns:
+        weights = check_weights(counts["weight"], len(counts), "weight")
     if groups is None:
         codes, names = encode_groups(counts["group"], "group")
     else:
@@ -135,8 +139,8 @@ def evaluate_counts(
         names,
         kind,
         strata=counts["stratum"] if "stratum" in columns else None,
-        weights=check_weights(counts["weight"], len(counts)) if "weight" in columns else None,
-        repeats=check_weights(counts["rows"], len(counts)),
+        weights=weights,
+        repeats=check_weights(counts["rows"], len(counts), "rows"),
         level=level,
     )
 

@@ -12,7 +12,7 @@ import pandas as pd
 from fairdial._arrays import Mask
 from fairdial._validation import did_you_mean
 from fairdial.errors import InvalidInputError
-from fairdial.tables.values import as_trained, fill_groups, merge_groups, merge_labels
+from fairdial.tables.values import as_trained, fill_groups, merge_groups, merge_labels, row_name
 
 
 @dataclass(frozen=True)
@@ -125,6 +125,7 @@ class RowReader:
     def read(self, batch: pd.DataFrame) -> TableRows:
         """Return the rows of a batch."""
         groups = self.name_groups(batch)
+        self._check_groups(groups)
         dtypes = getattr(self.model, "feature_dtypes_", {})
         X = pd.DataFrame(
             {name: _as_trained(batch[name], dtypes.get(name)) for name in self.features},
@@ -141,7 +142,7 @@ class RowReader:
             named,
             None if inside else named,
             self._positive(batch),
-            None if self.weight is None else batch[self.weight],
+            self._weights(batch),
             self._strata(batch),
         )
 
@@ -163,14 +164,43 @@ class RowReader:
             raise InvalidInputError(
                 "label",
                 "have a value in every row",
-                given=f"{int(column.isna().sum())} rows without one in {self.label!r}",
+                given=f"{int(column.isna().sum())} rows without one in {self.label!r}, the first "
+                f"{_first_row(batch, column.isna().to_numpy(np.bool_))}",
             )
         wrong = column[~column.isin(classes)]
         if len(wrong):
             raise InvalidInputError(
-                "label", f"hold {classes[0]!r} or {classes[1]!r}", given=repr(wrong.iloc[0])
+                "label",
+                f"hold {classes[0]!r} or {classes[1]!r}",
+                given=f"{wrong.iloc[0]!r} in {row_name(wrong.index[0])}",
             )
         return np.asarray(column.isin(classes[1:]), np.bool_)
+
+    def _check_groups(self, groups: pd.DataFrame) -> None:
+        missing = groups.isna().any(axis=1).to_numpy(np.bool_)
+        if missing.any():
+            raise InvalidInputError(
+                "group",
+                "have a group for every row",
+                given=f"{int(missing.sum())} missing values, the first in "
+                f"{_first_row(groups, missing)}",
+                hint="Drop those rows, or give them a group of their own, such as 'not stated'.",
+            )
+
+    def _weights(self, batch: pd.DataFrame) -> pd.Series | None:
+        if self.weight is None:
+            return None
+        column = batch[self.weight]
+        if pd.api.types.is_numeric_dtype(column.dtype):
+            numbers = column.to_numpy(np.float64, na_value=np.nan)
+            wrong = ~((numbers >= 0) & (numbers < np.inf))
+            if wrong.any():
+                raise InvalidInputError(
+                    "weight",
+                    "be finite numbers from 0 up",
+                    given=f"{numbers[wrong][0]:g} in {_first_row(batch, wrong)}",
+                )
+        return column
 
     def _strata(self, batch: pd.DataFrame) -> pd.Series | pd.DataFrame | None:
         if not self.control:
@@ -183,6 +213,10 @@ def _names(given: Any) -> tuple[str, ...]:
     if given is None:
         return ()
     return tuple(map(str, given)) if isinstance(given, (list, tuple)) else (str(given),)
+
+
+def _first_row(table: pd.DataFrame, found: Mask) -> str:
+    return row_name(table.index[int(np.argmax(found))])
 
 
 def _as_trained(column: pd.Series, dtype: Any) -> pd.Series:

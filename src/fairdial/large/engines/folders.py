@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from fairdial._files import replacing
 from fairdial.errors import InvalidInputError
 from fairdial.large.engines import BATCH
-from fairdial.large.engines.arrow import ArrowDataset, append_columns, arrow_types
+from fairdial.large.engines.arrow import (
+    ArrowDataset,
+    Batch,
+    append_columns,
+    arrow_types,
+    columns_of,
+    reading,
+)
 from fairdial.large.reader import find_files, import_pyarrow
 from fairdial.large.tasks import DECISION, Decide
 from fairdial.progress import Reporter, Silent
@@ -30,13 +35,13 @@ class ParquetFolder(ArrowDataset):
     """
 
     def __init__(self, path: Path, report: Callable[[int], Reporter] = lambda _: Silent()) -> None:
-        arrow = import_pyarrow()
+        import_pyarrow()
         import pyarrow.dataset
 
         kind = pyarrow.dataset.ParquetFileFormat(pre_buffer=False, use_buffered_stream=True)
         files = [str(file) for file in find_files(path)]
-        self.path, self._report, self._arrow = path, report, arrow
-        with self._reading():
+        self.path, self._report = path, report
+        with reading(str(path)):
             found = pyarrow.dataset.dataset(
                 files, format=kind, partitioning="hive", partition_base_dir=str(path)
             )
@@ -48,28 +53,18 @@ class ParquetFolder(ArrowDataset):
         sizes = (group.num_rows for part in self.data.get_fragments() for group in part.row_groups)
         return sum(-(-size // BATCH) for size in sizes)
 
-    def _batches(self, columns: list[str]) -> Iterator[Any]:
-        with self._reading(), self._report(self.n_batches) as reporter:
-            for batch in self.data.to_batches(
-                columns=columns,
-                batch_size=BATCH,
-                batch_readahead=0,
-                fragment_readahead=0,
-                use_threads=False,
+    @property
+    def columns_anywhere(self) -> set[str]:
+        """Names of the columns that at least one file has."""
+        return {name for part in self.data.get_fragments() for name in columns_of(part)}
+
+    def _batches(self, columns: list[str]) -> Iterator[Batch]:
+        with self._report(self.n_batches) as reporter:
+            for batch in self._read(
+                columns, batch_readahead=0, fragment_readahead=0, use_threads=False
             ):
                 yield batch
                 reporter.advance({})
-
-    @contextmanager
-    def _reading(self) -> Iterator[None]:
-        """Name the folder where a file can't be read."""
-        try:
-            yield
-        except self._arrow.ArrowException as error:
-            reason = " ".join(str(error).split()).rstrip(".")
-            raise InvalidInputError(
-                "data", "hold readable Parquet files", given=f"{self.path} ({reason})"
-            ) from error
 
     def write_decisions(self, task: Decide, path: Path, keep: Sequence[str]) -> list[int]:
         """Write a Parquet file with decisions beside some columns; return rows by class.
@@ -80,7 +75,8 @@ class ParquetFolder(ArrowDataset):
         import pyarrow.parquet
 
         columns, types = list(dict.fromkeys([*keep, *task.columns])), arrow_types(task.fields)
-        renamed = _renamed(task, keep)
+        self.check_files(columns)
+        renamed, groups = _renamed(task, keep), list(task.reader.groups)
         schema = pyarrow.schema([self.data.schema.field(name) for name in keep])
         for name in renamed:
             place = schema.get_field_index(name)
@@ -92,14 +88,13 @@ class ParquetFolder(ArrowDataset):
         with replacing(path) as part:
             with pyarrow.parquet.ParquetWriter(part.name, schema) as file:
                 for batch in self._batches(columns):
-                    rows = batch.select(task.columns).to_pandas()
-                    found, kept = task(rows), batch.select(list(keep))
-                    names = task.reader.name_groups(rows) if renamed else rows
+                    found, kept = batch.apply(task), batch.rows.select(list(keep))
+                    names = task.reader.name_groups(batch.rows.select(groups).to_pandas())
                     for name in renamed:
                         values = pyarrow.array(names[name].to_numpy(object), pyarrow.string())
                         kept = kept.set_column(kept.schema.get_field_index(name), name, values)
                     file.write_batch(append_columns(kept, found, types).cast(schema))
-                    n_rows += len(batch)
+                    n_rows += len(batch.rows)
                     n_positive += int(np.count_nonzero(found[DECISION].to_numpy() == positive))
             if not n_rows:
                 raise InvalidInputError("data", "have at least one row", given="none")
