@@ -354,3 +354,15 @@ def test_damaged_pages_of_a_dataset_are_invalid_input(people, boosted, tmp_path,
     with pytest.raises(InvalidInputError) as caught:
         run_on(table, boosted)[task]()
     assert filtered or "1.parquet" in caught.value.given
+
+
+@pytest.mark.parametrize("filtered", [False, True])
+def test_numbers_of_later_files_are_not_read_as_truth_values(people, boosted, tmp_path, filtered):
+    people[:500].assign(age=True).to_parquet(tmp_path / "0.parquet", index=False)
+    people[500:].to_parquet(tmp_path / "1.parquet", index=False)
+    table = pa.dataset.dataset(tmp_path)
+    table = table.filter(pa.dataset.field("id") >= 0) if filtered else table
+    for call in run_on(table, boosted).values():
+        with pytest.raises(InvalidInputError) as caught:
+            call()
+        assert "1.parquet" in caught.value.given

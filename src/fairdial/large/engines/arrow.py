@@ -136,9 +136,27 @@ class ArrowDataset(ArrowTable):
         return super().count(task)
 
     def check_files(self, columns: Sequence[str]) -> None:
-        """Raise if a file lacks a column, in which pyarrow would read missing values."""
+        """Raise if pyarrow would read other values than a file has.
+
+        It reads missing values where a file lacks a column, and truth values where another file
+        has some and this one has numbers.
+        """
         for part in self._parts() or ():
             _check_part(part, columns)
+            self._check_truth(part, columns)
+
+    def _check_truth(self, part: Any, columns: Sequence[str]) -> None:
+        from pyarrow.types import is_boolean, is_null
+
+        read, stored = self.data.schema, part.physical_schema
+        for name in (name for name in columns if name in stored.names):
+            kind = stored.field(name).type
+            if is_boolean(read.field(name).type) and not (is_boolean(kind) or is_null(kind)):
+                raise InvalidInputError(
+                    "data",
+                    f"have one type in all files for {name!r}",
+                    given=f"truth values, and {kind} in {_name(part)!r}",
+                )
 
     def _parts(self) -> list[Any] | None:
         """Return the files, or other parts, of the dataset; None if it is filtered."""
@@ -169,6 +187,7 @@ class ArrowDataset(ArrowTable):
             scanner = self.data.scanner(columns=columns, batch_size=BATCH, **options)
             for found in scanner.scan_batches():
                 if len(found.record_batch):
+                    self._check_truth(found.fragment, columns)
                     yield Batch(found.record_batch, found.fragment)
 
 
