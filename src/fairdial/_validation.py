@@ -16,6 +16,7 @@ from fairdial._arrays import Codes, Floats, Mask, Scores, Weights, exact_weights
 from fairdial.errors import InvalidInputError, UnknownGroupError
 
 SIMILAR = 0.7  # least similarity of a suggested name
+GROUP_COLUMNS = "columns that the groups were learned from"
 SAME_GROUP = 0.85  # of a suggested group: "Male" and "Female" have 0.8
 LEAST_PERCENTAGE = {"tolerance": 2, "confidence": 50, "level": 50}  # others: 5
 MAX_LISTED = 5  # values that a message lists
@@ -364,6 +365,45 @@ def encode_strata(control_features: object) -> tuple[Codes, tuple[Hashable, ...]
     Several columns are encoded by their intersections, as in :func:`encode_groups`.
     """
     return encode_groups(control_features, "control_features")
+
+
+def order_columns(values: Any, names: Sequence[Hashable], argument: str, what: str) -> Any:
+    """Return a DataFrame's columns in the order of these names; raise if it has other columns.
+
+    Arrays, and DataFrames whose columns are only numbered, stay as they are.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from fairdial._validation import order_columns
+    >>> table = pd.DataFrame({"b": [1], "a": [2]})
+    >>> order_columns(table, ("a", "b"), "posterior", "groups").columns.tolist()
+    ['a', 'b']
+    """
+    if not has_named_columns(values):
+        return values
+    given = values.columns.tolist()
+    if len(given) != len(names) or set(given) != set(names):
+        wrong = [name for name in given if name not in names]
+        raise InvalidInputError(
+            argument,
+            f"have as columns the {what} ({', '.join(map(repr, names))})",
+            given=", ".join(map(repr, given)),
+            hint=did_you_mean(wrong[0], names).strip() if wrong else "",
+        )
+    return values if given == list(names) else values[list(names)]
+
+
+def has_named_columns(values: Any) -> bool:
+    """Return whether these are a DataFrame whose columns have names, not only numbers 0, 1, ..."""
+    if values is None or isinstance(values, np.ndarray):
+        return False
+    import pandas as pd
+
+    if not isinstance(values, pd.DataFrame):
+        return False
+    names: list[Hashable] = values.columns.tolist()
+    return names != list(range(len(names)))
 
 
 def match_groups(values: object, names: tuple[Hashable, ...], name: str = "groups") -> Codes:

@@ -7,6 +7,7 @@ import time
 import warnings
 
 import numpy as np
+import pandas as pd
 import pytest
 from scipy.optimize import linprog
 from scipy.sparse import csr_matrix
@@ -422,3 +423,30 @@ def test_costs_need_two_classes():
     check_class_problem(problem)
     with pytest.raises(InvalidInputError, match="objective"):
         check_class_problem(replace(problem, objective=Costs(1.0, 2.0)))
+
+
+def test_columns_of_scores_are_found_by_name():
+    scores, codes, y = draw(900, 3, 2, 0)
+    names = ["low", "mid", "top"]
+    y, table = np.array(names)[y], pd.DataFrame(scores, columns=names)
+    mixed = table[["top", "low", "mid"]]
+    frontier = sweep_classes(scores, codes, y, min_count=1)
+    wanted = frontier.decide(scores, codes, 0.05)
+    for given in (table, mixed, pd.DataFrame(scores)):
+        found = sweep_classes(given, codes, y, min_count=1)
+        assert np.array_equal(found.decide(mixed, codes, 0.05), wanted)
+        assert np.array_equal(frontier.decide(given, codes, 0.05), wanted)
+    found = sweep_classes(mixed, codes, min_count=1)  # without labels
+    assert found.classes == ("top", "low", "mid")
+    assert np.array_equal(found.decide(mixed, codes, 0.05), found.decide(table, codes, 0.05))
+    found = sweep_classes(mixed, codes, y, classes=names, min_count=1)
+    assert np.array_equal(found.decide(scores, codes, 0.05), wanted)
+    wrong = table.set_axis(["low", "mid", "high"], axis=1)
+    for call in (
+        lambda: sweep_classes(wrong, codes, y, min_count=1),
+        lambda: frontier.decide(wrong, codes, 0.05),
+        lambda: sweep_classes(table.set_axis(["a", "a", "b"], axis=1), codes, min_count=1),
+    ):
+        with pytest.raises(InvalidInputError) as error:
+            call()
+        assert error.value.argument in ("scores", "classes")

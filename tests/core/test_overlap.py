@@ -277,3 +277,21 @@ def test_tables_have_lines_for_marginal_groups():
         assert table.loc[f"sex: {name}", "selection_rate"] == pytest.approx(rate)
     assert list(point.gaps) == ["selection_rate by sex", "selection_rate by race"]
     assert set(point.worst) <= {"f", "m", "0", "1", "2"}
+
+
+@pytest.mark.parametrize("overlap", ["intersection", "marginal", "both"])
+@pytest.mark.parametrize("kind", ["demographic_parity", "equal_opportunity"])
+def test_a_refusal_names_a_group_that_has_as_many_rows_as_it_says(overlap, kind):
+    logits, names, y = draw(2000, 5)
+    kept = ~((names["sex"] == "f") & (names["race"] == 1)) | (np.arange(2000) % 2 == 0)
+    logits, names, y = logits[kept], names[kept], y[kept]
+    frontier = sweep(logits, names, y, criterion=kind, overlap=overlap)
+    with pytest.raises(CannotCertifyError) as caught:
+        frontier.at(0.02, confidence=0.95)
+    error = caught.value
+    counted = names[y == 1] if kind == "equal_opportunity" else names
+    both = counted["sex"] + " & " + counted["race"].astype(str)
+    sizes = {} if overlap == "marginal" else both.value_counts().to_dict()
+    for column in names if overlap != "intersection" else ():
+        sizes |= {f"{column}: {n}": c for n, c in counted[column].value_counts().items()}
+    assert sizes[error.group] == error.group_rows

@@ -147,3 +147,33 @@ def test_probabilities_are_not_taken_for_groups():
         assert error.value.argument == "groups"
     flags = np.eye(2)[codes]  # columns of 0 and 1 are groups
     assert len(sweep(logits, flags, y).groups) == 2
+
+
+@pytest.mark.parametrize("posterior", ["F", None, 0.5, np.full(300, 0.5)])
+def test_probabilities_without_groups_have_a_column_for_each(posterior):
+    logits, _, _, y = draw(300, 0)
+    with pytest.raises(InvalidInputError) as caught:
+        sweep_blind(logits, posterior, None, y, unknown="estimate")
+    assert caught.value.argument == "posterior"
+
+
+@pytest.mark.parametrize("groups", ["F", 0.5])
+def test_one_value_is_not_a_group_of_each_row(groups):
+    logits, shares, _, y = draw(300, 0)
+    with pytest.raises(InvalidInputError) as caught:
+        sweep_blind(logits, shares, groups, y, unknown="estimate")
+    assert caught.value.argument == "groups"
+
+
+def test_columns_of_probabilities_are_found_by_name():
+    logits, shares, codes, y = draw(1000, 0)
+    groups = np.array(["a", "b"])[codes]
+    table = pd.DataFrame(shares, columns=["a", "b"])
+    frontier = sweep_blind(logits, table, groups, y)
+    wanted = frontier.decide(logits, shares, 0.05)
+    for same in (table, table[["b", "a"]], pd.DataFrame(shares)):
+        assert np.array_equal(frontier.decide(logits, same, 0.05), wanted)
+    for wrong in (["a", "c"], ["a", "a"], ["x", "y"]):
+        with pytest.raises(InvalidInputError) as caught:
+            frontier.decide(logits, table.set_axis(wrong, axis=1), 0.05)
+        assert caught.value.argument == "posterior"

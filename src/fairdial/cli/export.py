@@ -177,7 +177,11 @@ def _write_rule(
         tolerance,
         score=score,
         dialect=dialect,
-        group=choose_groups(unpack(manifest["parameters"]["sensitive_column"]), sensitive),
+        group=choose_groups(
+            unpack(manifest["parameters"]["sensitive_column"]),
+            sensitive,
+            trained=[str(unpack(name)) for name in manifest["features"].get("groups") or ()],
+        ),
         missing_group=training.get("missing_group"),
         merged_groups={merged["name"]: [" & ".join(values) for values in merged["values"]]},
     )

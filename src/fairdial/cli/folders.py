@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pandas as pd
 
-from fairdial.cli.model_rows import choose_groups
+from fairdial.cli.model_rows import group_columns
 from fairdial.cli.models import held_out_share, sizing_refusals
 from fairdial.cli.options import CsvFormat
 from fairdial.cli.output import Output, is_parquet
@@ -61,7 +61,7 @@ def group_names(
 ) -> tuple[str, ...]:
     """Return the group columns, all of which the files have."""
     columns = folder.columns
-    names = choose_groups(model.sensitive_column, sensitive, columns)
+    names = group_columns(model, sensitive, columns)
     require_columns(pd.DataFrame(columns=columns), names, "sensitive" if sensitive else "data")
     return tuple(names)
 

@@ -12,7 +12,13 @@ import numpy as np
 import pandas as pd
 
 from fairdial._arrays import Codes, Indices
-from fairdial._validation import SAME_GROUP, did_you_mean, encode_groups
+from fairdial._validation import (
+    GROUP_COLUMNS,
+    SAME_GROUP,
+    did_you_mean,
+    encode_groups,
+    order_columns,
+)
 from fairdial.cli.categories import describe_unknown_values
 from fairdial.cli.columns import (
     Note,
@@ -175,16 +181,28 @@ def group_columns(
 
     ``columns`` are those of the table, one of which may have a comma in its name.
     """
-    return choose_groups(model.sensitive_column, given, columns)
+    return choose_groups(model.sensitive_column, given, columns, _trained_columns(model))
+
+
+def _trained_columns(model: DialClassifier | PlainDial) -> tuple[str, ...]:
+    """Return the names of several group columns that training in Python had; else nothing."""
+    return tuple(map(str, getattr(model, "group_columns_", None) or ()))
 
 
 def choose_groups(
-    own: object, given: Sequence[str] = (), columns: Collection[str] = ()
+    own: object,
+    given: Sequence[str] = (),
+    columns: Collection[str] = (),
+    trained: Sequence[str] = (),
 ) -> list[str]:
-    """Return the group columns that a model was trained with, else those given."""
+    """Return the group columns that a model was trained with, else those given.
+
+    Those given are put in the order of ``trained``, if they are the same.
+    """
     if own is None:
         if given:
-            return split_names(given, columns)
+            names = split_names(given, columns)
+            return list(trained) if sorted(names) == sorted(trained) else names
         raise InvalidInputError(
             "sensitive",
             "name the group column: MODEL was trained with sensitive_features=, and doesn't know "
@@ -217,6 +235,9 @@ def missing_group(model: DialClassifier | PlainDial) -> str | None:
 
 def match_known_groups(model: DialClassifier | PlainDial, rows: ModelRows) -> Indices:
     """Return each row's group code in the model's order; refuse groups that it doesn't know."""
+    trained = _trained_columns(model)
+    if trained and rows.group_columns.shape[1] > 1:
+        order_columns(rows.group_columns, trained, "sensitive", GROUP_COLUMNS)
     codes, found = rows.group_codes
     known = model.frontier_.groups
     order = {name: code for code, name in enumerate(known)}

@@ -5,7 +5,7 @@ Importing scikit-learn takes longer than deciding on a few rows.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -48,6 +48,7 @@ class PlainDial:
     default_tolerance: float
     held_out: float | None
     model_hash_: str
+    group_columns_: tuple[Hashable, ...] | None
 
     def scores(self, X: Any, codes: Codes) -> Floats:
         """Return (n,) logits of rows with the columns of training, in their order."""
@@ -97,4 +98,5 @@ def _read(stored: Stored) -> PlainDial | None:
         default_tolerance=default_tolerance(parameters),
         held_out=held_out_share(parameters),
         model_hash_=stored.hash,
+        group_columns_=features.get("group_columns_"),
     )

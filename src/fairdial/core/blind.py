@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable
 from dataclasses import replace
 from typing import Any, Literal
 
@@ -19,6 +19,7 @@ from fairdial._validation import (
     check_scores,
     check_weights,
     encode_groups,
+    order_columns,
 )
 from fairdial.core.criteria import Given
 from fairdial.core.decide import count_rows
@@ -104,7 +105,7 @@ def sweep_blind(
     check_count(min_count, "min_count")
     scores = check_scores(logits)
     known, codes, names = find_known(groups, posterior, len(scores), unknown)
-    shares = check_posterior(order_posterior(posterior, names), len(names))
+    shares = check_posterior(order_columns(posterior, names, "posterior", "groups"), len(names))
     check_same_length(scores, shares, ("logits", "posterior"))
     positive = None
     if y is not None:
@@ -148,6 +149,8 @@ def find_known(
         check_same_length(range(n_rows), codes, ("logits", argument))
         return None, codes, names
     if groups is not None:
+        if np.ndim(groups) == 0:
+            raise InvalidInputError(argument, "have one group per row", given=repr(groups))
         check_same_length(range(n_rows), range(len(groups)), ("logits", argument))
         missing = np.asarray(pd.isna(np.asarray(groups, dtype=object)))
         known = np.asarray(~missing.reshape(n_rows, -1).any(axis=1), np.bool_)
@@ -157,7 +160,15 @@ def find_known(
         if known.any():
             codes[known], names = encode_groups(take_known(groups, known), argument)
             return known, codes, names
-    names = tuple(range(np.asarray(posterior).shape[-1]))
+    shape = np.asarray(posterior).shape
+    if len(shape) != 2:
+        raise InvalidInputError(
+            "posterior",
+            "have a column for each group, with its probability in every row",
+            given=f"shape {shape}" if shape else repr(posterior),
+            hint="Of two groups with one probability p: np.column_stack((1 - p, p)).",
+        )
+    names = tuple(range(shape[1]))
     if isinstance(posterior, pd.DataFrame):
         names = tuple(posterior.columns)
     return np.zeros(n_rows, np.bool_), np.zeros(n_rows, np.intp), names
@@ -166,21 +177,6 @@ def find_known(
 def take_known(groups: Any, known: Mask) -> Any:
     """Return the groups of some rows."""
     return groups.loc[known] if hasattr(groups, "loc") else np.asarray(groups, dtype=object)[known]
-
-
-def order_posterior(posterior: Any, names: Sequence[Hashable]) -> Any:
-    """Return probabilities of groups; columns of a table with the groups' names in their order."""
-    import pandas as pd
-
-    if not isinstance(posterior, pd.DataFrame) or isinstance(posterior.columns, pd.RangeIndex):
-        return posterior
-    if set(posterior.columns) != set(names):
-        raise InvalidInputError(
-            "posterior",
-            f"have the groups as columns ({', '.join(map(repr, names))})",
-            given=", ".join(map(repr, posterior.columns)),
-        )
-    return posterior[list(names)]
 
 
 def sweep_blind_encoded(

@@ -428,9 +428,8 @@ class Certifier:
         if failure is not None and grouping is None:
             limiting = np.array(sorted(failure.groups, key=lambda a: int(eligible[a])))
         place = int(limiting[0])
-        group, rows, n_rows = self.groups[place], int(eligible[place]), self.n_rows
-        if grouping is not None:  # as small as its intersections
-            group = f"{grouping.column}: {grouping.names[grouping.members[place]]}"
+        rows, n_rows = int(eligible[place]), self.n_rows
+        group = self._name_of(place, rows)
         tied = theorem == 3 or least > 2.0 / max(float(eligible.min()), 1.0)
         room = tolerance - least if tied else tolerance
         power = 0.5 if theorem == 2 else 1.0
@@ -459,6 +458,22 @@ class Certifier:
             group_rows=rows,
             group_rows_needed=of_group,
         )
+
+    def _name_of(self, place: int, rows: int) -> Hashable:
+        """Return the name of an intersection with so many rows, or of the column's group it is in.
+
+        If only columns are compared, a group of one of them has these rows.
+        """
+        counted = self.criterion.eligible_by_demand(self.cells)
+        found = [
+            demand.grouping
+            for demand, eligible in zip(self.criterion.demands, counted, strict=True)
+            if int(eligible[place]) == rows
+        ]
+        grouping = None if None in found else next(filter(None, found), None)
+        if grouping is None:
+            return self.groups[place]
+        return f"{grouping.column}: {grouping.names[grouping.members[place]]}"
 
     def _rows_needed(
         self, margin: float, room: float, limiting: Indices, power: float

@@ -15,6 +15,8 @@ from fairdial._validation import (
     check_same_length,
     check_weights,
     encode_groups,
+    has_named_columns,
+    order_columns,
 )
 from fairdial.core.class_points import ClassRows
 from fairdial.core.class_prices import probabilities
@@ -50,14 +52,16 @@ def sweep_classes(
     ----------
     scores : (n, C) array-like
         Log-probabilities or logits of the classes: their softmax are the probabilities. Use
-        held-out rows, not the training rows.
+        held-out rows, not the training rows. The columns of a DataFrame are found by the names of
+        the classes.
     groups : (n,) array-like, Series or DataFrame
         Group of each row; several columns are combined into their intersections.
     y : (n,) array-like, optional
         Labels, of any type. Demographic parity doesn't need them; without them, accuracy is
         unknown.
     classes : sequence, optional
-        Names of the classes, in the order of the columns; by default the labels in sorted order.
+        Names of the classes, in the order of the columns; by default the labels in sorted order,
+        or without labels the names of the columns.
     criterion : str, Criterion, list or mapping
         Demographic parity, equal opportunity, predictive equality, equalized odds, or combinations.
     limit_classes : sequence, optional
@@ -92,6 +96,8 @@ def sweep_classes(
     check_same_length(given, codes, ("scores", "groups"))
     if classes is None:
         known = tuple(range(given.shape[1])) if y is None else encode_groups(y, "y")[1]
+        if y is None and has_named_columns(scores):
+            known = tuple(scores.columns)  # type: ignore[union-attr]
     else:
         known = tuple(classes)
     if len(known) != given.shape[1] or len(set(known)) < len(known):
@@ -101,6 +107,7 @@ def sweep_classes(
             given=f"{len(known)} names",
             hint="" if classes is not None else "They are the labels, if they aren't given.",
         )
+    given = check_class_scores(order_columns(scores, known, "scores", "classes"))
     labels = None
     if y is not None:
         labels = encode_labels(y, known)

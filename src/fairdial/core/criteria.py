@@ -156,13 +156,17 @@ class Criterion:
         With several demands, it is the smallest of their numbers in each group. A demand on the
         groups of one column has as many for an intersection as for the group it is a part of.
         """
+        return np.asarray(np.minimum.reduce(self.eligible_by_demand(counts)))
+
+    def eligible_by_demand(self, counts: Counts) -> list[Counts]:
+        """Return each demand's eligible rows, (..., K), from those by kind, (..., C, K)."""
         parts = self.split(counts)
         eligible = []
         for demand in self.demands:
             fixed = demand if demand.rate.fixed else replace(demand, rate=ALL)
             rows = fixed.parts(parts, parts)[1]
             eligible.append(rows if demand.grouping is None else demand.grouping.spread(rows))
-        return np.asarray(np.minimum.reduce(eligible))
+        return eligible
 
     def rates_of(self, selected: Counts, counts: Counts) -> Floats:
         """Return the groups' rates from selected and all rows by kind, both (..., C, K).

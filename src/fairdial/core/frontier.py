@@ -27,6 +27,7 @@ from fairdial._validation import (
     check_scores,
     check_tolerance,
     match_groups,
+    order_columns,
     raise_nan,
 )
 from fairdial.core.bootstrap import resampled_accuracy
@@ -629,6 +630,7 @@ class Frontier:
                 "margins", "be called on a blind dial", given="one with groups", hint="Use decide."
             )
         scores = check_scores(logits)
+        posterior = order_columns(posterior, self.groups, "posterior", "groups")
         shares = check_posterior(posterior, len(self.groups))
         check_same_length(scores, shares, ("logits", "posterior"))
         tolerances = check_tolerance(tolerance)
@@ -673,6 +675,7 @@ class Frontier:
                 given="one with two",
                 hint="Use decide.",
             )
+        scores = order_columns(scores, self.classes, "scores", "classes")
         logits = check_class_scores(scores, len(self.classes))
         codes = match_groups(groups, self.groups)
         check_same_length(logits, codes, ("scores", "groups"))

@@ -54,7 +54,12 @@ from fairdial.estimators.trials import (
 )
 
 TRYING = threading.Lock()  # BLAS has one number of threads for the whole process
-SYNCED = ("frontier_", "platt_", "training_")  # learned attributes that model_ gets, too
+SYNCED = (
+    "frontier_",
+    "platt_",
+    "training_",
+    "group_columns_",
+)  # learned attributes that model_ gets, too
 OWN = (
     "candidates",
     "tune_at",
@@ -482,6 +487,7 @@ class AutoDial(ThresholdClassifier):
     def _sync(self) -> Self:
         """Give a copy of the chosen estimator the current parameters and frontier."""
         self.model_ = copy.copy(self.model_).set_params(**self._common())
+        self.model_.__dict__.pop("group_columns_", None)
         for name in SYNCED:
             if hasattr(self, name):
                 setattr(self.model_, name, getattr(self, name))

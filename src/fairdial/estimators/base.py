@@ -60,6 +60,8 @@ from fairdial.estimators.rows import (
     encode_known,
     groups_by_name,
     hold_out,
+    name_columns,
+    order_groups,
     split_column,
     take_rows,
 )
@@ -136,6 +138,7 @@ class DialClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
     scorer_: Any
     training_: Training  # absent if the scorer was trained elsewhere
     trained_groups_: tuple[Hashable, ...] | None  # groups that the scorer distinguishes
+    group_columns_: tuple[Hashable, ...]  # names of several sensitive columns, if they had names
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -190,7 +193,7 @@ class DialClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
         """
         given: RowOptions = {"sample_weight": sample_weight, "control_features": control_features}
         with self._unchanged_on_error(), self._explain_missing_column():
-            for name in ("model_hash_", "label_name_", "training_"):
+            for name in ("model_hash_", "label_name_", "training_", "group_columns_"):
                 self.__dict__.pop(name, None)
             if isinstance(y, pd.Series) and isinstance(y.name, str):
                 self.label_name_ = y.name
@@ -225,6 +228,7 @@ class DialClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
         problem = self._make_problem(np.inf)
         check_aligned(X, y, "y")
         X, sensitive = self._take_groups(X, sensitive_features)
+        self._name_groups(sensitive)
         X = self._check_features(X, reset=True)
         labels, self.classes_ = find_classes(
             y, self.pos_label, problem.criterion, two=self._two_classes
@@ -330,7 +334,8 @@ class DialClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
             Strata of the rows: the tolerance then holds within each of them.
         """
         self._check_scorer()
-        X, sensitive = self._take_groups(X, sensitive_features)
+        other = self._trained_groups() is None  # then groups may be others than before
+        X, sensitive = self._take_groups(X, sensitive_features, other=other)
         X = self._check_features(X, reset=not hasattr(self, "n_features_in_"))
         known = self.frontier_.groups if hasattr(self, "frontier_") else ()
         if sensitive is None and len(known) > 1:
@@ -350,6 +355,8 @@ class DialClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
                 sample_weight=sample_weight,
                 control_features=control_features,
             )
+        if other and (name_columns(sensitive) or self.frontier_.groups != known):
+            self._name_groups(sensitive)
         self.__dict__.pop("model_hash_", None)  # this is no longer the saved model
         return self
 
@@ -726,13 +733,19 @@ class DialClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
 
     # ---- checks --------------------------------------------------------------------------------
 
-    def _take_groups(self, X: Any, sensitive_features: object) -> tuple[Any, Any]:
-        """Return the features without the sensitive column, and the groups (or None)."""
+    def _take_groups(
+        self, X: Any, sensitive_features: object, *, other: bool = False
+    ) -> tuple[Any, Any]:
+        """Return the features without the sensitive column, and the groups (or None).
+
+        Columns of groups are put in the order of ``group_columns_``; ``other`` says that they may
+        be others.
+        """
         check_aligned(X, sensitive_features, "sensitive_features")
         X = as_pandas(X)
         sensitive_features = as_pandas(sensitive_features, "sensitive_features")
         if self.sensitive_column is None:
-            return X, sensitive_features
+            return X, self._order_groups(sensitive_features, other=other)
         if sensitive_features is not None:
             raise InvalidInputError(
                 "sensitive_features",
@@ -741,6 +754,20 @@ class DialClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
                 hint=f"The groups are read from X, which must have {self.sensitive_column!r}.",
             )
         return split_column(X, self.sensitive_column)
+
+    def _order_groups(self, sensitive: Any, *, other: bool = False) -> Any:
+        """Return sensitive columns in the order of ``group_columns_``; ``other`` allows others."""
+        known = getattr(self, "group_columns_", None)
+        if other and known is not None and set(name_columns(sensitive) or ()) != set(known):
+            return sensitive
+        return order_groups(sensitive, known)
+
+    def _name_groups(self, sensitive: Any) -> None:
+        """Remember the names of several sensitive columns that groups were learned from."""
+        self.__dict__.pop("group_columns_", None)
+        names = name_columns(sensitive)
+        if names is not None and self.sensitive_column is None:
+            self.group_columns_ = names
 
     def _check_features(self, X: Any, *, reset: bool) -> Any:
         """Check shape and feature names as scikit-learn does; the scorer checks values."""

@@ -493,6 +493,7 @@ class FairBayes(ThresholdClassifier):  # alg:post-process for every tolerance at
         """Calibrate a fitted estimator on all rows, and warn."""
         X, sensitive = self._take_groups(X, sensitive_features)
         self._use_fitted()
+        self._name_groups(sensitive)
         X = self._check_features(X, reset=True)
         if y is None:
             raise InvalidInputError("y", "be given: fit requires y to be passed")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import math
 import sys
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from functools import wraps
 from typing import Any, ParamSpec, TypedDict, TypeVar
@@ -17,7 +17,15 @@ from scipy.sparse import issparse
 from sklearn.utils import _safe_indexing
 
 from fairdial._arrays import Codes, Counts, Indices, Kinds, Mask, Weights
-from fairdial._validation import check_same_length, did_you_mean, encode_groups, match_groups
+from fairdial._validation import (
+    GROUP_COLUMNS,
+    check_same_length,
+    did_you_mean,
+    encode_groups,
+    has_named_columns,
+    match_groups,
+    order_columns,
+)
 from fairdial.core.blind import take_known
 from fairdial.core.class_path import ClassCounter
 from fairdial.core.criteria import Criterion
@@ -246,6 +254,28 @@ def split_column(X: Any, column: Any) -> tuple[Any, Any]:
         chosen = array[:, names].toarray()
         return array[:, keep], chosen if many else chosen[:, 0]
     return array[:, keep], array[:, names] if many else array[:, column]
+
+
+def name_columns(sensitive: Any) -> tuple[Hashable, ...] | None:
+    """Return the names of several sensitive columns; None if there is one, or no names."""
+    if not has_named_columns(sensitive) or not sensitive.columns.is_unique:
+        return None
+    return tuple(sensitive.columns) if sensitive.shape[1] > 1 else None
+
+
+def order_groups(
+    sensitive: Any,
+    names: Sequence[Hashable] | None,
+    argument: str = "sensitive_features",
+) -> Any:
+    """Return sensitive columns in the order that the groups' names were made of; raise on others.
+
+    ``names`` are those that :func:`name_columns` returned, or None. Arrays, and a single column of
+    whole names such as "Black & Female", stay as they are.
+    """
+    if names is None or getattr(sensitive, "ndim", 1) != 2 or sensitive.shape[1] == 1:
+        return sensitive
+    return order_columns(sensitive, names, argument, GROUP_COLUMNS)
 
 
 def drop_column(model: Any, X: Any) -> Any:

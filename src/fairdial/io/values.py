@@ -186,11 +186,12 @@ def pack_features(model: DialClassifier) -> dict[str, Json]:
     """Return number, names and types of the columns that a model expects; None if unknown."""
     names = getattr(model, "feature_names_in_", None)
     types = getattr(model, "feature_dtypes_", None)
+    columns = getattr(model, "group_columns_", None)
     return {
         "count": getattr(model, "n_features_in_", None),
         "names": None if names is None else [str(name) for name in names],
         "dtypes": None if types is None else [[pack(n), _pack_dtype(t)] for n, t in types.items()],
-    }
+    } | ({} if columns is None else {"groups": [pack(name) for name in columns]})
 
 
 def unpack_features(data: dict[str, Json]) -> dict[str, Any]:
@@ -205,6 +206,10 @@ def unpack_features(data: dict[str, Json]) -> dict[str, Any]:
         found["feature_names_in_"] = np.array(names, dtype=object)
     if data["dtypes"] is not None:
         found["feature_dtypes_"] = {unpack(n): _unpack_dtype(kind) for n, kind in data["dtypes"]}
+    columns = data.get("groups")  # absent in older models, and if they had no names
+    if columns is not None:
+        claim(type(columns) is list and len(columns) > 1, "names of group columns")
+        found["group_columns_"] = tuple(unpack(name) for name in columns)
     return found
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from fairdial._arrays import Mask
-from fairdial._validation import did_you_mean
+from fairdial._validation import GROUP_COLUMNS, did_you_mean, order_columns
 from fairdial.errors import InvalidInputError
 from fairdial.tables.values import as_trained, fill_groups, merge_groups, merge_labels, row_name
 
@@ -87,6 +87,10 @@ class RowReader:
                 "group", f"be {own!r}, as in training, or be left out", given=repr(group)
             )
         groups = _names(group if own is None else own)
+        trained = tuple(map(str, getattr(model, "group_columns_", ())))
+        if own is None and trained and len(groups) > 1:
+            table = order_columns(pd.DataFrame(columns=groups), trained, "group", GROUP_COLUMNS)
+            groups = tuple(table.columns)
         if blind and not measured:
             groups = ()
         known = model.frontier_.groups if hasattr(model, "frontier_") else ()

@@ -123,9 +123,8 @@ def measure_rows(model: DialClassifier, rows: Rows, used: InUse, level: float) -
 
 def _codes(model: DialClassifier, rows: Rows) -> Codes:
     """Return the group code of each row; refuse groups that the model doesn't know."""
-    groups = rows.sensitive_features
-    if model.sensitive_column is not None:
-        _, groups = model._take_groups(rows.X, groups)
+    given = None if model.sensitive_column is not None else rows.sensitive_features
+    _, groups = model._take_groups(rows.X, given)
     n_rows = len(rows.X) if hasattr(rows.X, "__len__") else rows.X.shape[0]
     if n_rows == 0:
         raise InvalidInputError("X", "hold at least one row", given="none")
