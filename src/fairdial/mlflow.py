@@ -60,13 +60,12 @@ def log_model(
 
     Examples
     --------
-    >>> import pandas as pd
     >>> from sklearn.linear_model import LogisticRegression
     >>> from fairdial import FairBayes
     >>> from fairdial.datasets import make_gaussian
     >>> from fairdial.mlflow import log_model
-    >>> sample = make_gaussian(2000, random_state=0)
-    >>> model = FairBayes(LogisticRegression(), random_state=0)
+    >>> sample = make_gaussian(4000, random_state=0)
+    >>> model = FairBayes(LogisticRegression(), per_group=True, random_state=0)
     >>> model = model.fit(sample.X, sample.y, sensitive_features=sample.groups)
     >>> info = log_model(model, group="team")  # doctest: +SKIP
     """
@@ -145,15 +144,14 @@ class Predictor:
 
     Examples
     --------
-    >>> import pandas as pd
     >>> from sklearn.linear_model import LogisticRegression
     >>> from fairdial import FairBayes
     >>> from fairdial.datasets import make_gaussian
     >>> from fairdial.mlflow import Predictor
-    >>> sample = make_gaussian(2000, random_state=0)
-    >>> frame = pd.DataFrame(sample.X, columns=["x", "y"]).assign(team=sample.groups)
-    >>> model = FairBayes(LogisticRegression(), random_state=0)
-    >>> model = model.fit(frame[["x", "y"]], sample.y, sensitive_features=frame["team"])
+    >>> sample = make_gaussian(4000, random_state=0)
+    >>> frame = sample.X.assign(team=sample.groups)
+    >>> model = FairBayes(LogisticRegression(), per_group=True, random_state=0)
+    >>> model = model.fit(sample.X, sample.y, sensitive_features=sample.groups)
     >>> Predictor(model, "team").predict(frame[:3], {"tolerance": 0.05}).shape
     (3,)
     """

@@ -52,7 +52,6 @@ def test_decisions_and_margins_are_the_estimators(
         "out": str(out),
         "rows": 700,
         "selected": int((decisions["decision"] == "approve").sum()),
-        "decided": decisions["decision"].value_counts().to_dict(),
         "tolerance": 0.05,
         "confidence": None,
         "simultaneous": None,

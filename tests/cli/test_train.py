@@ -198,6 +198,8 @@ def test_options_reach_the_estimator(place: Path, answer: Any) -> None:
     assert found.get_params(deep=False) | {"estimator": None} == {
         "estimator": None,
         "blind": False,
+        "groups": "intersection",
+        "unknown": "raise",
         "limit_classes": None,
         "group_estimator": None,
         "criterion": "predictive_equality",

@@ -73,7 +73,8 @@ class _Resampler:
         totals = np.array([part.sum() for part in counts])
         self._weights = np.repeat(totals / sizes, steps) if (totals != sizes).any() else None
         self._rows, self._cells = None, []
-        if totals.dtype.kind == "i" and sizes.sum() <= ROWS_PER_CELL * self._n_kinds * sum(steps):
+        largest = max(float(sizes.sum()), float(totals.sum()))  # weights may be large
+        if totals.dtype.kind == "i" and largest <= ROWS_PER_CELL * self._n_kinds * sum(steps):
             self._rows = _RowSampler(np.concatenate(counts, axis=1), self._group, totals, sizes)
         else:
             self._cells = [
