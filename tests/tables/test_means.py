@@ -21,6 +21,9 @@ from fairdial.io.plain import PLAIN
 from fairdial.serve.deciding import Decider
 from fairdial.tables.means import PRIOR_ROWS, MeanEncoder
 
+# scikit-learn 1.6 says that 1.7 names columns in another way
+pytestmark = pytest.mark.filterwarnings(r"ignore:\s*The format of the columns:FutureWarning")
+
 N = 8_000
 RNG = np.random.default_rng(0)
 CODES = RNG.integers(0, 300, N)

@@ -256,7 +256,7 @@ class DialClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
         if not crossed and self.calibration is not None:
             share = self._held_share(rows)
             rng = check_random_state(self.random_state if seed is None else seed)
-            pooled = rows.compared is not None or n_classes > 2
+            pooled = rows.compared.has_groupings or n_classes > 2
             if known is None:
                 held = hold_out(rows.cells[all_rows], share, rng, pooled=pooled)
             else:
