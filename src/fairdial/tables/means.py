@@ -100,11 +100,15 @@ class MeanEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         return np.array([f"{block.name}=mean" for block in self.blocks_], dtype=object)
 
     def _learn(self, table: pd.DataFrame, y: Any) -> tuple[Floats, list[tuple[Codes, int]]]:
-        """Learn; return labels 0 and 1, and the codes and number of values of each column."""
-        classes, places = np.unique(np.asarray(y), return_inverse=True)
+        """Learn; return labels 0 and 1, and the codes and number of values of each column.
+
+        Without labels, or with more than two, no column has means.
+        """
+        given = np.zeros(len(table)) if y is None else np.asarray(y)
+        classes, places = np.unique(given, return_inverse=True)
         labels = places.astype(np.float64)
         blocks, found, columns = [], [], []
-        for i, name in enumerate(table.columns if len(classes) <= 2 else ()):
+        for i, name in enumerate(table.columns if y is not None and len(classes) <= 2 else ()):
             try:
                 codes, values = read_categories(table.iloc[:, i], name)
             except InvalidInputError:  # dates, for instance
