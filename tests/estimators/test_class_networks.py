@@ -79,11 +79,11 @@ def test_gfb_records_its_distance_and_its_auxiliary_system() -> None:
     assert {"score", "accuracy", "gap", "fairest_gap"} <= set(history)
 
 
-def test_a_full_weight_is_plain_training_after_the_warm_start() -> None:
-    plain = quietly(FairBayes(network(), random_state=0))
-    same = quietly(GFB(network=network(), weight=1.0, random_state=0))
-    for a, b in zip(plain.net_.parameters(), same.net_.parameters(), strict=True):
-        torch.testing.assert_close(a, b, rtol=1e-3, atol=1e-5)
+def test_a_full_weight_is_plain_training() -> None:
+    plain = quietly(FairBayes(network(), random_state=0)).history_
+    same = quietly(GFB(network=network(), weight=1.0, random_state=0)).history_
+    for name in ("loss", "score", "accuracy"):  # the selected epoch may be another
+        assert np.allclose(plain[name], same[name], rtol=1e-3)
 
 
 def test_what_gfb_cannot_train_for_is_refused() -> None:
