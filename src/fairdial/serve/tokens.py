@@ -29,7 +29,7 @@ class Tokens:
     Attributes
     ----------
     owner : str, optional
-        Allows everything, to whoever has it.
+        Allows everything, to everyone who has it.
     observer : str, optional
         Allows only sending observations.
     people : mapping
